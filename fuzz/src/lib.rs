@@ -12,6 +12,7 @@
 //! Without the feature `libfuzzer`, which that sets, a target runs the files it is given, or for some seconds
 //! changes to its kept inputs ([`smoke`], [`kept`]); the tests of this package do the latter.
 
+pub mod archive;
 pub mod bases;
 pub mod input;
 pub mod kept;

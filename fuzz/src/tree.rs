@@ -6,6 +6,7 @@
 
 use crate::input::Input;
 use crate::patch;
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{DirRead, DirWrite, Format, HashVersion, Signedness};
 use hectare_ext4::dir::{Entry, FileType, Insert, Name, insert, leaf};
 use hectare_ext4::error::{Corrupt, FormatError, Place, Unsupported};
@@ -244,5 +245,7 @@ pub fn dir_format(flags: u8) -> Format {
         hash_signedness: if flags & 64 == 0 { Signedness::Signed } else { Signedness::Unsigned },
         hash_seed: [0x1111_2222, 0x3333_4444, 0x5555_6666, 0x7777_8888],
         opaque_names: flags & 128 != 0,
+        // Unsigned hashes of names that are no ciphertext are also of folded ones.
+        folding: (flags & 192 == 64).then_some(Folding { strict: false }),
     }
 }

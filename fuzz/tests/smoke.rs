@@ -40,12 +40,15 @@ targets![
     small,
     tar,
     spec,
+    container,
+    contexts,
     check,
     journal,
     fast_commit,
     fast_written,
     shift,
     requests,
+    quota,
 ];
 
 fn holds(target: &str, program: &str) {

@@ -6,6 +6,7 @@
 //! | `setup` | installs the Debian packages that tests need, if it may; else says what is missing |
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real directory into an image, checks and inspects it |
+//! | `boot` | boots a Debian that was built from a container image, in a virtual machine (see [`boot`]) |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
@@ -14,11 +15,13 @@
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
+//! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
 mod bench;
+mod boot;
 mod conform;
 mod corpus;
 mod crash;
@@ -33,11 +36,12 @@ mod soak;
 mod steps;
 mod testing;
 mod tidy;
+mod unicode;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask tidy|setup|test|demo|fuzz|corpus|conform|crash|bench|killed|live|mutate|soak";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
+                     live|mutate|soak|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         ["setup"] => setup::run(),
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
+        ["boot", ref rest @ ..] => boot::run(rest),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["corpus", ref rest @ ..] => corpus::run(rest),
         ["conform", ref rest @ ..] => conform::run(rest),
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
+        ["unicode", ref rest @ ..] => unicode::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -6,13 +6,14 @@
 use crate::steps::{quiet, shown};
 use hectare_oracle::{is_root, tool};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
-/// A tool, and its Debian package.
+/// A tool, or a file by its path, and its Debian package.
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 40] = [
+const TOOLS: [Tool; 44] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -50,9 +51,13 @@ const TOOLS: [Tool; 40] = [
     ("bzip2", "bzip2"),
     ("zstd", "zstd"),
     ("umoci", "umoci"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
     ("skopeo", "skopeo"),
     ("buildah", "buildah"),
     ("chromium", "chromium"),
+    ("/usr/share/unicode/UnicodeData.txt", "unicode-data"),
+    ("fsverity", "fsverity"),
 ];
 
 /// What the demo uses.
@@ -71,7 +76,12 @@ pub(crate) fn for_demo() -> bool {
 }
 
 fn missing(of: &[Tool]) -> Vec<Tool> {
-    of.iter().copied().filter(|(name, _)| tool(name).is_none()).collect()
+    of.iter().copied().filter(|(name, _)| !is_there(name)).collect()
+}
+
+/// Whether there is a program of that name, or a file of that path.
+fn is_there(name: &str) -> bool {
+    if name.starts_with('/') { Path::new(name).exists() } else { tool(name).is_some() }
 }
 
 /// Installs what is missing, or reports it.

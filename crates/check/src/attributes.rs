@@ -26,7 +26,8 @@ impl Scan<'_> {
         match Area::in_inode(slot.attribute_area(), Place::Inode(nr)) {
             Ok(Some(area)) => {
                 self.check_hashes(&area, nr, false);
-                found.values += self.note_large(&area, nr);
+                let (values, holders) = self.note_large(&area, nr);
+                (found.values, found.holders) = (found.values + values, found.holders + holders);
                 found.inline = inline_tail(&area);
                 found.context = context(&area);
             }
@@ -46,6 +47,7 @@ impl Scan<'_> {
         found.block = 1;
         let block = self.attribute_block(nr, BlockNr::new(acl))?;
         found.values += block.values;
+        found.holders += block.holders;
         found.context = found.context.or(block.context);
         self.check_context(nr, slot, &found);
         Ok(found)
@@ -77,18 +79,18 @@ impl Scan<'_> {
             self.tell_corrupt(What::Attributes, corrupt);
         }
         let stored = xattr::refcount(&bytes).unwrap_or(0);
-        let (mut values, mut found) = (0, None);
+        let ((mut values, mut holders), mut found) = ((0, 0), None);
         match Area::in_block(&bytes, Place::Block(at)) {
             Ok(area) => {
                 self.check_hashes(&area, nr, true);
                 self.check_prefixes(&area, at);
-                values = self.note_large(&area, nr);
+                (values, holders) = self.note_large(&area, nr);
                 found = context(&area);
             }
             Err(corrupt) => self.tell_corrupt(What::Attributes, corrupt),
         }
         self.give_back(bytes);
-        let block = SharedBlock { stored, users: 1, values, context: found };
+        let block = SharedBlock { stored, users: 1, values, holders, context: found };
         self.attributes.blocks.insert(at.get(), block);
         Ok(block)
     }
@@ -117,16 +119,18 @@ impl Scan<'_> {
         }
     }
 
-    /// Remembers the entries whose values are in inodes, and gives the clusters these count for.
-    fn note_large(&mut self, area: &Area<'_>, owner: InodeNr) -> u64 {
-        let mut clusters = 0;
+    /// Remembers the entries whose values are in inodes, and gives the clusters these count for, and how many
+    /// there are.
+    fn note_large(&mut self, area: &Area<'_>, owner: InodeNr) -> (u64, u64) {
+        let (mut clusters, mut holders) = (0, 0);
         for entry in area.entries() {
             let ValueRef::Inode { inode: holder, size } = entry.value else { continue };
+            holders += 1;
             clusters += u64::from(size).div_ceil(self.volume.geometry().cluster_bytes());
             let (hash, suffix) = (entry.hash, entry.suffix.to_vec());
             self.attributes.entries.push(LargeEntry { owner, holder, size, hash, suffix });
         }
-        clusters
+        (clusters, holders)
     }
 
     /// Remembers an inode that holds a value. It keeps the value's hash in the seconds of its access time,

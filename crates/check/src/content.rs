@@ -12,7 +12,7 @@ use hectare_units::{BlockNr, Bytes, InodeNr, LogicalBlock, index_of, u64_of};
 use std::ops::Range;
 
 impl Scan<'_> {
-    /// Compares `i_blocks` with the clusters that were found.
+    /// Compares `i_blocks` with the clusters that were found, which count for the inode's owners.
     pub(crate) fn check_block_count(
         &mut self,
         nr: InodeNr,
@@ -23,6 +23,7 @@ impl Scan<'_> {
         let volume = self.volume;
         let geometry = volume.geometry();
         let blocks = (clusters + found.clusters()) << geometry.cluster_ratio_shift;
+        self.count_for_quotas(nr, slot, blocks, found.holders);
         let huge = volume.sb.features().ro_compat.contains(RoCompat::HUGE_FILE)
             && slot.flags().contains(InodeFlags::HUGE_FILE);
         let expected = if huge { blocks } else { blocks << (geometry.block_size.shift() - 9) };

@@ -7,6 +7,7 @@ pub(crate) mod claims;
 pub(crate) mod directory;
 pub(crate) mod inodes;
 pub(crate) mod orphans;
+pub(crate) mod quotas;
 
 use crate::report::{Error, Options, Problem, Report, What};
 use attributes::Shared;
@@ -22,6 +23,7 @@ use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, GroupNr, InodeNr};
 use inodes::Inodes;
 use orphans::Orphans;
+use quotas::Quotas;
 use std::borrow::Cow;
 
 /// The volume being checked.
@@ -77,6 +79,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) runs: Vec<Extent>,
     pub(crate) orphans: Orphans,
     pub(crate) attributes: Shared,
+    pub(crate) quotas: Quotas,
     /// Block buffers not in use.
     spare: Vec<Vec<u8>>,
 }
@@ -96,6 +99,7 @@ impl<'a> Scan<'a> {
             runs: Vec::new(),
             orphans: Orphans::default(),
             attributes: Shared::default(),
+            quotas: Quotas::default(),
             spare: Vec::new(),
         }
     }

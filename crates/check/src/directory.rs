@@ -1,7 +1,7 @@
 //! Directories: every record of every block, after all inodes are known.
 //!
-//! Names are compared within their whole directory, by a hash of 64 bits with a key of this process; on a
-//! casefolded directory only equal bytes are equal names.
+//! Names are compared within their whole directory, by a hash of 64 bits with a key of this process; in a
+//! casefolded directory as they are folded.
 
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
@@ -11,6 +11,7 @@ use crate::htree::{Plan, Role};
 use crate::raw_inode::RawInode;
 use crate::records::{Record, records};
 use crate::report::{Error, What};
+use hectare_ext4::casefold::{self, Folding};
 use hectare_ext4::dir::{self, Format};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::Extent;
@@ -18,6 +19,7 @@ use hectare_ext4::feature::Incompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, u64_of};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -107,7 +109,10 @@ impl Scan<'_> {
             if directory.inline.is_some() {
                 self.inline_directory(&mut directory, &mut names);
             } else {
-                let format = Format { opaque_names: directory.is_encrypted(), ..format };
+                let opaque_names = directory.is_encrypted();
+                let folds = directory.flags.contains(InodeFlags::CASEFOLD) && !opaque_names;
+                let folding = if folds { Folding::of(&self.volume.sb).ok().flatten() } else { None };
+                let format = Format { opaque_names, folding, ..format };
                 self.directory(&mut directory, &format, &mut names)?;
             }
             if let Some(place) = self.directories.get_mut(at) {
@@ -248,6 +253,14 @@ impl Scan<'_> {
         }
     }
 
+    /// What two names have in common that can't both be in a directory.
+    fn comparable<'a>(&self, directory: &Directory, name: &'a [u8]) -> Cow<'a, [u8]> {
+        let folds = directory.flags.contains(InodeFlags::CASEFOLD) && !directory.is_encrypted();
+        let known = folds && Folding::of(&self.volume.sb).is_ok_and(|folding| folding.is_some());
+        let folded = if known { casefold::fold(name) } else { None };
+        folded.map_or(Cow::Borrowed(name), Cow::Owned)
+    }
+
     fn entry(&mut self, directory: &mut Directory, record: &Record<'_>, place: Place, names: &mut Names) {
         let shown = record.name.escape_ascii();
         let encrypted = directory.is_encrypted();
@@ -256,7 +269,7 @@ impl Scan<'_> {
             self.tell(What::Directory, place, format!("\"{shown}\" at byte {} is no name", record.at));
         } else if encrypted && record.name.len() < CIPHERTEXT_MIN {
             self.tell(What::Directory, place, format!("\"{shown}\" is too short for an encrypted name"));
-        } else if !names.add(record.name) {
+        } else if !names.add(&self.comparable(directory, record.name)) {
             self.tell(What::Directory, place, format!("\"{shown}\" is there twice"));
         }
         let Some(info) = self.inodes.get(record.inode).copied().filter(|info| info.used) else {

@@ -76,8 +76,8 @@ impl Scan<'_> {
                 return Ok(None);
             }
         };
-        if directory.flags.contains(InodeFlags::CASEFOLD) {
-            return Ok(None); // hashes of folded names are not judged
+        if directory.flags.contains(InodeFlags::CASEFOLD) && format.folding.is_none() {
+            return Ok(None); // hashes of encrypted folded names are not judged
         }
         Ok(hasher.map(|hasher| Plan { roles, hasher }))
     }

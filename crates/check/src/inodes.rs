@@ -167,6 +167,7 @@ impl Scan<'_> {
                 self.tell_inode(nr, format!("its mode is {:#o}, not that of a regular file", slot.mode()));
                 Ok(())
             }
+            (Role::Hidden, Some(_)) => self.note_quota_file(nr, slot),
             (_, Some(Kind::Directory)) => self.check_directory_inode(nr, slot, &found),
             (_, Some(Kind::File)) => self.check_file(nr, slot, &found),
             (_, Some(Kind::Symlink)) => self.check_symlink(nr, slot, &found),

@@ -6,14 +6,14 @@
 //! that a crash test can get the tool's verdict a million times in-process. It is stricter where the kernel
 //! is: checksums of group descriptors, depths of extent nodes, names of inodes that hold attribute values,
 //! and metadata of uninitialised groups that a bitmap leaves free; and where one name is in two blocks of a
-//! directory. It does not check quotas and external journals.
+//! directory. It does not check external journals.
 //!
 //! Rules:
 //! - *Nothing is trusted.* Any bytes give a report or an error: no panic, no loop, no read outside the
 //!   device. A block that is claimed a second time is reported and not descended into, which bounds every
 //!   walk by the size of the volume.
 //! - *Everything is read once*, and file data not at all; the only content read is that of directories,
-//!   symbolic links, the journal's superblock and the orphan file.
+//!   symbolic links, quota files, the journal's superblock and the orphan file.
 //! - *What can't be judged is named* in [`Report::unchecked`]; it is not taken for clean.
 //! - Findings are data ([`Problem`]): printing and exit codes are the caller's.
 //!
@@ -22,7 +22,7 @@
 //! one directory.
 //!
 //! What this is not: it repairs nothing, replays no journal (a volume that needs it is judged as it is on
-//! disk, and needing it is a problem), and compares no quota.
+//! disk, and needing it is a problem).
 
 mod attributes;
 mod bitmaps;
@@ -36,6 +36,7 @@ mod htree;
 mod inodes;
 mod links;
 mod map;
+mod quotas;
 mod raw_inode;
 mod records;
 mod report;

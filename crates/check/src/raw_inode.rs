@@ -15,6 +15,9 @@ use zerocopy::FromBytes;
 const CHECKSUM_LO: usize = 0x7c;
 const CHECKSUM_HI: usize = 0x82;
 
+/// Offset of the project.
+const PROJECT: usize = 0x9c;
+
 /// A slot of an inode table.
 #[derive(Clone, Copy)]
 pub(crate) struct RawInode<'a> {
@@ -77,6 +80,23 @@ impl<'a> RawInode<'a> {
     /// `i_extra_isize`; 0 in a slot of 128 bytes.
     pub(crate) fn extra_isize(&self) -> u16 {
         self.half(BASE_SIZE)
+    }
+
+    /// The owner.
+    pub(crate) fn uid(&self) -> u32 {
+        u32::from(self.raw.i_uid.get()) | u32::from(self.raw.i_uid_high.get()) << 16
+    }
+
+    /// The group.
+    pub(crate) fn gid(&self) -> u32 {
+        u32::from(self.raw.i_gid.get()) | u32::from(self.raw.i_gid_high.get()) << 16
+    }
+
+    /// The project; 0 where the extra fields end before it.
+    pub(crate) fn project(&self) -> u32 {
+        let end = usize::from(self.extra_isize()) + BASE_SIZE;
+        let word = self.bytes.get(PROJECT..PROJECT + 4).filter(|_| end >= PROJECT + 4);
+        word.and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word))
     }
 
     /// The bytes after the extra fields, where attributes may lie; none where there are no extra fields.

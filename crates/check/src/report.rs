@@ -59,6 +59,8 @@ pub enum What {
     ResizeInode,
     /// The multiple mount protection.
     MountProtection,
+    /// A quota file.
+    Quota,
 }
 
 impl What {
@@ -83,6 +85,7 @@ impl What {
             Self::Journal => "journal",
             Self::ResizeInode => "resize inode",
             Self::MountProtection => "multiple mount protection",
+            Self::Quota => "quotas",
         }
     }
 
@@ -107,6 +110,7 @@ impl What {
             Self::Journal => "journal",
             Self::ResizeInode => "resize_inode",
             Self::MountProtection => "mount_protection",
+            Self::Quota => "quota",
         }
     }
 }

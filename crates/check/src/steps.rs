@@ -5,6 +5,7 @@ use crate::context::claims::Claims;
 use crate::context::{Scan, Volume};
 use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
@@ -41,6 +42,7 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
     scan.read_orphan_list()?;
     scan.scan_inodes()?;
     scan.finish_attributes();
+    scan.check_quotas()?;
     scan.check_directories()?;
     scan.check_tree();
     scan.check_links();
@@ -93,10 +95,11 @@ impl Scan<'_> {
         let sb = &self.volume.sb;
         let features = sb.features();
         if features.incompat.contains(Incompat::CASEFOLD) {
-            self.report.leave("order and hashes of names in casefolded directories");
-        }
-        if features.ro_compat.contains(RoCompat::QUOTA) {
-            self.report.leave("the content of quota files");
+            match Folding::of(sb) {
+                Ok(_) if !features.incompat.contains(Incompat::ENCRYPT) => {}
+                Ok(_) => self.report.leave("order and hashes of names in encrypted casefolded directories"),
+                Err(what) => self.report.leave(what.0),
+            }
         }
         if features.incompat.contains(Incompat::ENCRYPT) {
             self.report.leave("the policies of encrypted files");

@@ -6,6 +6,7 @@ pub(crate) mod age;
 pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod chattr;
 pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
@@ -26,6 +27,7 @@ pub(crate) mod mke2fs;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
+pub(crate) mod quota;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
 pub(crate) mod rm;
@@ -35,6 +37,7 @@ pub(crate) mod stats;
 pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
+pub(crate) mod verity;
 pub(crate) mod xattr;
 
 use crate::failure::Outcome;
@@ -60,7 +63,10 @@ pub(crate) enum Command {
     Ln(ln::Arguments),
     Chmod(chmod::Arguments),
     Chown(chown::Arguments),
+    Chattr(chattr::Arguments),
     Xattr(xattr::Arguments),
+    Quota(quota::Arguments),
+    Verity(verity::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
@@ -101,7 +107,10 @@ impl Command {
             Self::Ln(arguments) => ln::run(&arguments),
             Self::Chmod(arguments) => chmod::run(&arguments),
             Self::Chown(arguments) => chown::run(&arguments),
+            Self::Chattr(arguments) => chattr::run(&arguments),
             Self::Xattr(arguments) => xattr::run(&arguments),
+            Self::Quota(arguments) => quota::run(&arguments),
+            Self::Verity(arguments) => verity::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),

@@ -32,7 +32,13 @@ pub(crate) struct Image {
 impl Image {
     /// Opens the image read-only.
     pub(crate) fn read(path: &Path, looking: &Looking) -> Outcome<Self> {
-        let image = Self::open(path, looking.part, looking.hold(), looking.options()?)?;
+        Self::read_verified(path, looking, false)
+    }
+
+    /// Likewise; what is read of files that fs-verity seals is verified, if requested.
+    pub(crate) fn read_verified(path: &Path, looking: &Looking, verify: bool) -> Outcome<Self> {
+        let options = OpenOptions { verify, ..looking.options()? };
+        let image = Self::open(path, looking.part, looking.hold(), options)?;
         let sb = image.volume.superblock();
         let elsewhere = sb.journal_inode().is_none() && !looking.has_journal();
         if elsewhere && sb.features().incompat.contains(Incompat::RECOVER) {
@@ -45,9 +51,15 @@ impl Image {
         Ok(image)
     }
 
-    /// Opens the image for writing.
-    pub(crate) fn write(path: &Path, writing: &Writing) -> Outcome<Self> {
-        Self::open(path, writing.part, Hold::Everybody, writing.options()?)
+    /// Opens the image for writing, with options adapted.
+    pub(crate) fn write_with(
+        path: &Path,
+        writing: &Writing,
+        adapt: impl FnOnce(&mut OpenOptions),
+    ) -> Outcome<Self> {
+        let mut options = writing.options()?;
+        adapt(&mut options);
+        Self::open(path, writing.part, Hold::Everybody, options)
     }
 
     fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions) -> Outcome<Self> {
@@ -123,7 +135,17 @@ impl Image {
 
     /// Opens for changing, changes, closes.
     pub(crate) fn change(path: &Path, writing: &Writing, change: impl FnOnce(&Self) -> Outcome) -> Outcome {
-        let image = Self::write(path, writing)?;
+        Self::change_verified(path, writing, false, change)
+    }
+
+    /// Likewise; what is read of files that fs-verity seals is verified, if requested.
+    pub(crate) fn change_verified(
+        path: &Path,
+        writing: &Writing,
+        verify: bool,
+        change: impl FnOnce(&Self) -> Outcome,
+    ) -> Outcome {
+        let image = Self::write_with(path, writing, |options| options.verify = verify)?;
         let result = change(&image).and_then(|()| image.explain(writing.explain));
         image.close(result)
     }
@@ -148,11 +170,21 @@ pub(crate) fn change_each(
 pub(crate) fn read_each(
     places: &[ImagePath],
     looking: &Looking,
+    look: impl FnMut(&Image, &ImagePath) -> Outcome,
+) -> Outcome {
+    read_each_verified(places, looking, false, look)
+}
+
+/// Likewise; what is read of files that fs-verity seals is verified, if requested.
+pub(crate) fn read_each_verified(
+    places: &[ImagePath],
+    looking: &Looking,
+    verify: bool,
     mut look: impl FnMut(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };
-        let image = Image::read(&first.image, looking)?;
+        let image = Image::read_verified(&first.image, looking, verify)?;
         group.iter().try_for_each(|place| look(&image, place))?;
     }
     Ok(())

@@ -5,6 +5,11 @@
 //! take a [`Caller`]. This module says who that is; what each may do is decided by the operations
 //! ([`crate::attributes::permission`], [`crate::attributes::flags`],
 //! [`crate::attributes::xattr_permission`]).
+//!
+//! The limits of quotas concern operations without a caller, too, and what these do far below. So the caller
+//! they apply to is a property of the thread, as in the kernel: an operation is run [`on_behalf`] of a user.
+
+use std::cell::Cell;
 
 bitflags::bitflags! {
     /// What a process may do although it is not the owner: those of the kernel's capabilities that count for
@@ -73,5 +78,52 @@ impl<'a> Caller<'a> {
     #[must_use]
     pub fn acts_as(&self, owner: u32) -> bool {
         self.uid == owner || self.may(Capabilities::FOWNER)
+    }
+}
+
+thread_local! {
+    /// Whether limits apply to what this thread does.
+    static LIMITED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs operations on behalf of a user: unless that may exceed limits (`CAP_SYS_RESOURCE`), they fail with
+/// [`crate::Error::QuotaExceeded`] where the volume's quotas say so. Without this, operations have no limits.
+pub fn on_behalf<T>(caller: &Caller<'_>, operation: impl FnOnce() -> T) -> T {
+    with_limits(!caller.may(Capabilities::SYS_RESOURCE), operation)
+}
+
+/// Runs what was permitted before, and must not fail for limits now.
+pub(crate) fn without_limits<T>(operation: impl FnOnce() -> T) -> T {
+    with_limits(false, operation)
+}
+
+fn with_limits<T>(limited: bool, operation: impl FnOnce() -> T) -> T {
+    /// Also if the operation panics.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            LIMITED.set(self.0);
+        }
+    }
+    let _restore = Restore(LIMITED.replace(limited));
+    operation()
+}
+
+/// Whether limits apply to this thread.
+pub(crate) fn is_limited() -> bool {
+    LIMITED.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_apply_while_a_user_acts() {
+        let user = Caller::user(5, 5, &[]);
+        let inside = on_behalf(&user, || {
+            (is_limited(), without_limits(is_limited), is_limited(), on_behalf(&Caller::ROOT, is_limited))
+        });
+        assert_eq!((inside, is_limited()), ((true, false, true, false), false));
     }
 }

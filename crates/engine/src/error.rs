@@ -6,6 +6,7 @@
 
 use hectare_alloc::AllocError;
 use hectare_ext4::error::{Corrupt, FormatError, Place, Unsupported};
+use hectare_ext4::quota::Kind as QuotaKind;
 use hectare_units::{Bytes, InodeNr, OutOfMemory};
 
 /// The engine's result.
@@ -42,6 +43,16 @@ pub enum Error {
     /// The volume is full; with the size of the failed request where that is known.
     #[error("the volume is full")]
     NoSpace,
+    /// A user, group or project has used what it may (`EDQUOT`).
+    #[error("{kind} {id} is at the limit of its quota of {what}")]
+    QuotaExceeded {
+        /// What the quota is by.
+        kind: QuotaKind,
+        /// The user, the group or the project.
+        id: u32,
+        /// Space or inodes.
+        what: &'static str,
+    },
     /// There is no free inode.
     #[error("the volume has no free inode")]
     NoInodes,
@@ -154,6 +165,7 @@ impl Error {
             Self::Unsupported(_) => 95,
             Self::Stale(_) => 116,
             Self::Corrupt(_) => 117,
+            Self::QuotaExceeded { .. } => 122,
         }
     }
 }

@@ -40,7 +40,7 @@ mod volume;
 pub use attributes::flags::{to_xflags, with_xflags};
 pub use attributes::permission::Access;
 pub use attributes::stat::{Changes, Metadata};
-pub use caller::{Caller, Capabilities};
+pub use caller::{Caller, Capabilities, on_behalf};
 pub use data::fallocate::FallocateMode;
 pub use data::seek::{ExtentFlags, FileExtent};
 pub use error::{Error, Result};
@@ -51,6 +51,7 @@ pub use hectare_alloc::{
 pub use hectare_ext4::dir::Cookie;
 pub use hectare_ext4::extent::Extent;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
+pub use hectare_ext4::quota::{Kind as QuotaKind, Record as QuotaRecord, Resource as QuotaResource};
 pub use hectare_ext4::superblock::{DataMode, OnError};
 pub use hectare_ext4::time::Timestamp;
 pub use hectare_ext4::xattr::How as XattrHow;
@@ -72,6 +73,7 @@ pub use volume::held_space::HeldSpace;
 pub use volume::memory_stats::Gauges;
 pub use volume::open_file::OpenFile;
 pub use volume::pinned_inode::HeldInode;
+pub use volume::quotas::{QuotaLimits, QuotaReport};
 
 /// The example of the project's page, as a test.
 #[cfg(doctest)]

@@ -11,6 +11,7 @@ pub(crate) mod assemble;
 mod check;
 pub(crate) mod mount_state;
 mod orphan_cleanup;
+pub(crate) mod quotas;
 mod recover;
 pub(crate) mod shutdown;
 
@@ -41,7 +42,7 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     let sb = recover::read_superblock(&device, &options)?;
     let read_only = options.read_only;
     check_usable(&device, &sb, &options)?;
-    let mut mmp = mmp::enter(&device, &sb, read_only)?;
+    let mut mmp = mmp::enter(&device, &sb, read_only, options.mmp_wait)?;
     let opened =
         recover::recover(&device, sb, &options).and_then(|recovered| assemble::assemble(recovered, options));
     let core = match opened {
@@ -56,6 +57,15 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     // From here on there is something to undo: a volume that is refused below is closed by dropping it.
     *core.state.mmp.lock() = mmp;
     let opened = Arc::new(Opened { core });
+    if let Some(guard) = &*opened.core.state.mmp.lock() {
+        let volume = Arc::downgrade(&opened);
+        guard.on_loss(Box::new(move |who| {
+            if let Some(volume) = volume.upgrade() {
+                let what = format!("another host has the volume in use as well (MMP): {who}; run e2fsck -fy");
+                volume.core.end_changes(what);
+            }
+        }));
+    }
     if !read_only {
         begin_use(&opened)?;
     }
@@ -91,11 +101,16 @@ fn check_usable(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions
 /// Marks a volume as in use, cleans up its orphans, and starts its thread.
 fn begin_use(opened: &Arc<Opened>) -> Result<()> {
     let core = &opened.core;
-    if let Err(error) = orphan_cleanup::load_orphans(core) {
+    let loaded = orphan_cleanup::load_orphans(core).and_then(|()| quotas::load(core));
+    if let Err(error) = loaded.map(|quotas| quotas.map(|quotas| core.state.inodes.count_in(Arc::new(quotas))))
+    {
         mount_state::abandon(&core.state);
         return Err(error);
     }
     mount_state::mark_open(&core.state)?;
+    if let Some(quotas) = core.state.quotas().filter(|_| core.state.options.recount_quotas) {
+        quotas::recount(core, quotas)?;
+    }
     orphan_cleanup::process_orphans(core)?;
     if let Some(interval) = core.state.options.commit_interval {
         let background = Background::start(Arc::downgrade(opened), interval);

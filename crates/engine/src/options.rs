@@ -3,6 +3,7 @@
 use crate::observer::Observed;
 use hectare_alloc::{Policy, Recording, Tunables};
 use hectare_device::Device;
+use hectare_ext4::quota::Kind as QuotaKind;
 use hectare_ext4::superblock::{DataMode, OnError};
 use hectare_ext4::time::Timestamp;
 use std::sync::Arc;
@@ -89,11 +90,23 @@ pub struct OpenOptions {
     /// Whether a failed write of file data ends all changes (`data_err=abort`), instead of the volume's mount
     /// options. Unless either requires it, it does not.
     pub data_errors_abort: Option<bool>,
+    /// Whether opening for writing waits, for 22 seconds or more, to see whether a volume with multiple-mount
+    /// protection (`mmp`) that was not closed is still in use; without it such a volume is refused at once.
+    pub mmp_wait: bool,
+    /// Whether reads of files that fs-verity seals are verified; a block that is not as it was sealed is
+    /// [`Error::Corrupt`](crate::Error::Corrupt).
+    pub verify: bool,
     /// Which changes are durable when they return.
     pub synchronous: Synchronous,
     /// Whether every overwrite of existing bytes starts a handle, as in ext4 before its direct overwrites did
     /// without: to measure what that costs. Default: false.
     pub overwrite_handles: bool,
+    /// The kinds of quotas whose limits are enforced, on volumes that have them, for operations on behalf of
+    /// users ([`on_behalf`](crate::on_behalf)). Default: all. What is used is counted in any case.
+    pub quota_limits: Vec<QuotaKind>,
+    /// Whether what is used is counted anew, by reading all inodes. Default: only if changes were made without
+    /// counting.
+    pub recount_quotas: bool,
     /// The observer of how long allocations and commits took. Default: none.
     pub observer: Option<Observed>,
 }
@@ -119,8 +132,12 @@ impl Default for OpenOptions {
             delayed_bytes: 64 << 20,
             errors: None,
             data_errors_abort: None,
+            mmp_wait: true,
+            verify: false,
             synchronous: Synchronous::default(),
             overwrite_handles: false,
+            quota_limits: QuotaKind::ALL.to_vec(),
+            recount_quotas: false,
             observer: None,
         }
     }

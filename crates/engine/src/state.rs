@@ -14,6 +14,7 @@ mod discard;
 mod failures;
 mod fast_commit;
 mod inodes;
+mod quotas;
 pub(crate) mod sync;
 mod transactions;
 pub(crate) mod unwinding;
@@ -269,20 +270,19 @@ impl State {
         self.kbytes_written.fetch_add(u64_of(bytes).div_ceil(1024), Ordering::Relaxed);
     }
 
-    /// The error for a file whose form can be read but not yet written.
+    /// The error for a file that can't be changed, for its form or for lack of a key.
     pub(crate) fn check_file_writable(&self, inode: &Inode, nr: InodeNr) -> Result<()> {
-        let refuse = |what: &str| {
-            Err(Error::Unsupported(format!("inode {nr} {what}: such files can be read, but not changed yet")))
-        };
-        let flags = inode.flags;
-        if flags.contains(InodeFlags::INLINE_DATA) {
-            return refuse("keeps its data in the inode (inline_data)");
+        if inode.flags.contains(InodeFlags::ENCRYPT) {
+            let what = format!("inode {nr} is encrypted: it can't be changed without the key, only removed");
+            return Err(Error::Unsupported(what));
         }
-        if flags.contains(InodeFlags::VERITY) {
-            return refuse("is sealed by fs-verity");
-        }
-        if flags.contains(InodeFlags::ENCRYPT) {
-            return refuse("is encrypted");
+        self.check_form_writable(inode)
+    }
+
+    /// The error for a file whose form can be read but not written.
+    pub(crate) fn check_form_writable(&self, inode: &Inode) -> Result<()> {
+        if inode.flags.contains(InodeFlags::VERITY) {
+            return Err(Error::Forbidden("it is sealed by fs-verity: its content never changes again"));
         }
         Ok(())
     }
@@ -293,7 +293,11 @@ impl State {
         let bitmaps = self.allocator.dirty_groups().saturating_mul(2);
         let cached = low32(u64_of(self.blocks.dirty_blocks() + self.inodes.dirty_inodes()));
         let revokes = self.log.as_ref().map_or(0, VolumeLog::gathered_revokes);
-        bitmaps.saturating_add(self.groups.dirty_blocks()).saturating_add(cached).saturating_add(revokes)
+        let quotas = self.quotas().map_or(0, |quotas| quotas.dirty_blocks());
+        bitmaps
+            .saturating_add(self.groups.dirty_blocks())
+            .saturating_add(cached + quotas)
+            .saturating_add(revokes)
     }
 }
 
@@ -327,13 +331,10 @@ mod tests {
             state.check_file_writable(&inode, nr).map_err(|error| error.to_string())
         };
         assert_eq!((check(InodeFlags::EXTENTS), check(InodeFlags::empty())), (Ok(()), Ok(())));
-        for (flags, word) in [
-            (InodeFlags::INLINE_DATA, "inline_data"),
-            (InodeFlags::EXTENTS | InodeFlags::VERITY, "fs-verity"),
-            (InodeFlags::EXTENTS | InodeFlags::ENCRYPT, "encrypted"),
-        ] {
-            let refused = check(flags).expect_err("that form can't be written");
-            assert!(refused.contains("inode 12 ") && refused.contains(word), "{refused}");
-        }
+        let refused =
+            check(InodeFlags::EXTENTS | InodeFlags::ENCRYPT).expect_err("that form can't be written");
+        assert!(refused.contains("inode 12 ") && refused.contains("encrypted"), "{refused}");
+        let sealed = check(InodeFlags::EXTENTS | InodeFlags::VERITY).expect_err("it never changes");
+        assert!(sealed.contains("fs-verity"), "{sealed}");
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod lazytime;
 pub(crate) mod mmp;
 pub(crate) mod orphan_file;
 pub(crate) mod orphans;
+pub(crate) mod quotas;
 pub(crate) mod ranked_lock;
 pub(crate) mod runs;
 mod shard;

@@ -18,6 +18,7 @@ mod names;
 pub(crate) mod open_file;
 mod paths;
 pub(crate) mod pinned_inode;
+pub(crate) mod quotas;
 mod space;
 
 use crate::error::Result;

@@ -1,5 +1,6 @@
 //! How an archive is compressed on its way out.
 
+use crate::zstd_frames::ZstdFrames;
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
@@ -11,6 +12,8 @@ pub enum Compression {
     None,
     /// gzip, with no time and no name in its header: the same archive gives the same bytes.
     Gzip,
+    /// zstd, in frames of a fixed length: the same archive gives the same bytes.
+    Zstd,
 }
 
 /// Compresses what is written to it.
@@ -19,6 +22,7 @@ pub struct Packer<W: Write>(Kind<W>);
 enum Kind<W: Write> {
     Plain(W),
     Gzip(Box<GzEncoder<W>>),
+    Zstd(ZstdFrames<W>),
 }
 
 impl<W: Write> Packer<W> {
@@ -27,6 +31,7 @@ impl<W: Write> Packer<W> {
         Self(match compression {
             Compression::None => Kind::Plain(out),
             Compression::Gzip => Kind::Gzip(Box::new(GzEncoder::new(out, Level::default()))),
+            Compression::Zstd => Kind::Zstd(ZstdFrames::new(out)),
         })
     }
 
@@ -38,6 +43,7 @@ impl<W: Write> Packer<W> {
         match self.0 {
             Kind::Plain(out) => Ok(out),
             Kind::Gzip(encoder) => encoder.finish(),
+            Kind::Zstd(frames) => frames.finish(),
         }
     }
 }
@@ -47,6 +53,7 @@ impl<W: Write> Write for Packer<W> {
         match &mut self.0 {
             Kind::Plain(out) => out.write(bytes),
             Kind::Gzip(encoder) => encoder.write(bytes),
+            Kind::Zstd(frames) => frames.write(bytes),
         }
     }
 
@@ -54,6 +61,7 @@ impl<W: Write> Write for Packer<W> {
         match &mut self.0 {
             Kind::Plain(out) => out.flush(),
             Kind::Gzip(encoder) => encoder.flush(),
+            Kind::Zstd(frames) => frames.flush(),
         }
     }
 }

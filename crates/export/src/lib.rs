@@ -27,6 +27,7 @@ mod oci;
 mod tar;
 mod tree;
 mod walk;
+mod zstd_frames;
 
 pub use compare::{Change, Comparison, Difference, Ignored, What};
 pub use compression::{Compression, Packer};

@@ -23,7 +23,7 @@ use crate::tree::Tree;
 use hectare_device::Overwrite;
 use hectare_populate::Platform;
 use layout::Layout;
-use spec::{Descriptor, Image, LAYER, LAYER_GZIP, Manifest, RootFs};
+use spec::{Descriptor, Image, LAYER, LAYER_GZIP, LAYER_ZSTD, Manifest, RootFs};
 use std::path::Path;
 
 /// What an image says beside its layer.
@@ -93,6 +93,7 @@ fn write_layer(
     let media_type = match compression {
         Compression::None => LAYER,
         Compression::Gzip => LAYER_GZIP,
+        Compression::Zstd => LAYER_ZSTD,
     };
     Ok((Descriptor::of(media_type, &digest), diff_id))
 }

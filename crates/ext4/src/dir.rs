@@ -20,9 +20,9 @@
 //! allows and by the size of the directory, and every record is checked before it is used.
 //!
 //! What this is not: it does no I/O, takes no locks, allocates no blocks and knows no inodes. Inline
-//! directories (inside an inode) and case-folded names are the caller's to refuse. The names of an encrypted
-//! directory are ciphertext, here and in the hashes: a caller that reads one says so
-//! ([`Format::opaque_names`]).
+//! directories (inside an inode) are the caller's to refuse. The names of an encrypted directory are
+//! ciphertext, here and in the hashes: a caller that reads one says so ([`Format::opaque_names`]); likewise of
+//! one in which case does not matter ([`Format::folding`]).
 
 pub mod build;
 mod checksum;
@@ -42,10 +42,11 @@ pub use checksum::{set_checksum, verify_block};
 pub use hash::{DirHash, HashVersion, Hasher, Signedness};
 pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, search};
 pub use read::{Cookie, EntryRef, read_dir};
-pub use record::Record;
+pub use record::{Record, stored_name};
 pub use store::{DirRead, DirWrite};
 pub use tree::{EntryPosition, FoundEntry, is_empty, lookup, remove, replace};
 
+use crate::casefold::Folding;
 use crate::error::Unsupported;
 use crate::feature::{Compat, Incompat};
 use crate::superblock::SuperBlock;
@@ -73,6 +74,8 @@ pub struct Format {
     /// Names are ciphertext, so any bytes: those of the one directory at hand whose inode has the flag
     /// `ENCRYPT`.
     pub opaque_names: bool,
+    /// Case does not matter: of the one directory at hand, whose inode has the flag `CASEFOLD`.
+    pub folding: Option<Folding>,
 }
 
 impl Format {
@@ -92,13 +95,14 @@ impl Format {
             hash_signedness: if sb.signed_hash() { Signedness::Signed } else { Signedness::Unsigned },
             hash_seed: sb.hash_seed(),
             opaque_names: false,
+            folding: None,
         })
     }
 
     /// The hash function of a directory indexed with `version` on this volume.
     #[must_use]
     pub const fn hasher(&self, version: HashVersion) -> Hasher {
-        Hasher::new(version, self.hash_signedness, self.hash_seed)
+        Hasher::new(version, self.hash_signedness, self.hash_seed).with_folding(self.folding.is_some())
     }
 
     /// The most blocks a directory may have: 2 GiB of them without `large_dir`, and never more than the 28

@@ -213,7 +213,7 @@ const READABLE: Incompat = Incompat::FILETYPE
     .union(Incompat::CASEFOLD);
 
 /// What of `incompat` forbids writing although it can be read.
-const UNWRITABLE_INCOMPAT: Incompat = Incompat::RECOVER.union(Incompat::CASEFOLD);
+const UNWRITABLE_INCOMPAT: Incompat = Incompat::RECOVER;
 
 /// What of `ro_compat` is kept right by a write.
 const WRITABLE: RoCompat = RoCompat::SPARSE_SUPER
@@ -226,7 +226,8 @@ const WRITABLE: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::VERITY)
     .union(RoCompat::ORPHAN_PRESENT)
-    .union(RoCompat::PROJECT);
+    .union(RoCompat::PROJECT)
+    .union(RoCompat::QUOTA);
 
 impl Features {
     /// Looks a name of `mke2fs -O` up, its older spellings included.
@@ -370,9 +371,9 @@ mod tests {
         assert_eq!(features.names(), ["filetype", "FEATURE_I30"]);
         assert!(features.check_read().unwrap_err().0.contains("FEATURE_I30"));
         features.incompat = Incompat::FILETYPE;
-        features.ro_compat = RoCompat::QUOTA;
+        features.ro_compat = RoCompat::SHARED_BLOCKS;
         assert!(features.check_read().is_ok());
-        assert!(features.check_write().unwrap_err().0.contains("quota"));
+        assert!(features.check_write().unwrap_err().0.contains("shared_blocks"));
     }
 
     #[test]

@@ -9,7 +9,14 @@
 //! Hazards: the value may be longer than the file needs; bytes behind the file's size mean nothing. A
 //! directory's two rows are separate: no entry crosses from one into the other.
 //!
-//! What this is not: it only reads. Growing out of the inode and writing are not done here.
+//! Here it is read; [`store()`] writes it, and [`Rows`] changes a directory. Growing out of the inode is not
+//! done here.
+
+mod rows;
+mod store;
+
+pub use rows::Rows;
+pub use store::{clear, room_max, store};
 
 use crate::error::{Corrupt, Place};
 use hectare_units::{Bytes, InodeNr, u64_of};

@@ -419,6 +419,18 @@ impl Inode {
         }
     }
 
+    /// Whether its content lies in the inode (`inline_data`).
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        self.flags.contains(InodeFlags::INLINE_DATA)
+    }
+
+    /// Whether it has content in blocks, of which `block` has the root of the map.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.has_map() && !self.is_inline()
+    }
+
     /// Whether the target of a symlink is kept in `block`.
     #[must_use]
     pub fn is_fast_symlink(&self) -> bool {

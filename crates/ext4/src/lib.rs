@@ -10,6 +10,7 @@
 //! their blocks through small traits, which the engine implements over its cache.
 
 pub mod acl;
+pub mod casefold;
 pub mod checksum;
 pub mod dir;
 pub mod error;
@@ -23,11 +24,13 @@ pub mod inode;
 pub mod map;
 pub mod mmp;
 pub mod orphan;
+pub mod quota;
 pub mod raw;
 pub mod superblock;
 #[cfg(test)]
 mod testing;
 pub mod time;
+pub mod verity;
 pub mod xattr;
 
 pub use error::{Corrupt, FormatError, Place, Unsupported};

@@ -14,6 +14,7 @@ use crate::checksum::{Seed, crc32c};
 use crate::error::{Corrupt, FormatError, Place, Unsupported};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
+use crate::quota::Kind as QuotaKind;
 use crate::raw;
 use crate::time::Timestamp;
 pub use data_mode::DataMode;
@@ -40,6 +41,11 @@ pub const STATE_ERROR: u16 = 0x2;
 pub const FLAG_SIGNED_HASH: u32 = 0x1;
 /// `s_flags`: directory hashes take names as unsigned characters.
 pub const FLAG_UNSIGNED_HASH: u32 = 0x2;
+
+/// `s_encoding`: names are UTF-8, folded as Unicode 12.1 says.
+pub const ENCODING_UTF8_12_1: u16 = 1;
+/// `s_encoding_flags`: in directories without regard to case, names must be valid.
+pub const ENCODING_STRICT: u16 = 0x1;
 
 /// Bytes of an inode that every volume has, and of the extra part whose fields are known.
 const BASE_SIZE_U32: u32 = 128;
@@ -206,6 +212,20 @@ impl SuperBlock {
             return None;
         }
         InodeNr::from_disk(self.raw.s_orphan_file_inum.get())
+    }
+
+    /// The file of the quotas of a kind, if the volume has one.
+    #[must_use]
+    pub fn quota_inode(&self, kind: QuotaKind) -> Option<InodeNr> {
+        if !self.features().ro_compat.contains(RoCompat::QUOTA) {
+            return None;
+        }
+        let nr = match kind {
+            QuotaKind::User => self.raw.s_usr_quota_inum,
+            QuotaKind::Group => self.raw.s_grp_quota_inum,
+            QuotaKind::Project => self.raw.s_prj_quota_inum,
+        };
+        InodeNr::from_disk(nr.get())
     }
 
     /// Sets whether the orphan file may hold entries (`orphan_present`).

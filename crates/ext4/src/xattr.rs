@@ -7,7 +7,8 @@
 //! areas look alike: entries grow up from the front, each with the attribute's name, a zero word ends them,
 //! and values are packed down from the back. In the block, entries are sorted (the kernel's lookup relies on
 //! it) and hashed; in the inode they are neither. A value too big for either can live in an inode of its own
-//! (`ea_inode`), which counts its users; such a value is only named here, and read by code that can read files.
+//! (`ea_inode`), which counts its users; such a value is only named here, and read by code that can read
+//! files.
 //!
 //! Hazards:
 //! - value offsets count from the first *entry* in an inode, but from the start of the *block* in a block;

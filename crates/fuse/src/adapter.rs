@@ -29,7 +29,7 @@ use crate::protocol::reply::{Reply, no_entry};
 use crate::protocol::request::{Body, Request, WRITER_HANDLE, Wait};
 use crate::protocol::wire::{IoctlOut, OpenOut, SizeOut, StatfsOut};
 use crate::request_stats::{Operation, Operations};
-use hectare_engine::{Caller, Metadata, NewNode, Volume};
+use hectare_engine::{Caller, Metadata, NewNode, Volume, on_behalf};
 use hectare_units::Bytes;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -228,6 +228,14 @@ fn caller(request: &Request<'_>) -> Caller<'static> {
     Caller::user(request.uid, request.gid, &[])
 }
 
+/// Whose limits apply: for writes that the kernel has buffered, and reported as done, nobody's.
+fn payer(request: &Request<'_>) -> Caller<'static> {
+    match request.body {
+        Body::Write { from_cache: true, .. } => Caller::ROOT,
+        _ => caller(request),
+    }
+}
+
 /// Puts a value if it fits into `room`, or its size where `room` is 0.
 fn put_value(reply: &mut Reply, value: &[u8], room: u32) -> Answer {
     let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
@@ -305,11 +313,14 @@ impl Server for Adapter {
         if self.volume.is_shut_down() && !gives_back {
             return Err(Errno::IO.into());
         }
-        let answer = self.operations.timed(operation, || self.ask_engine(request, reply));
+        let answer = self
+            .operations
+            .timed(operation, || on_behalf(&payer(request), || self.ask_engine(request, reply)));
         self.guard(request.node, reply);
         match answer {
             Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
-                reply.put(&no_entry(self.behaviour.kept_absent));
+                let kept = self.behaviour.kept_absent;
+                reply.put(&no_entry(if self.folds(request.node) { Duration::ZERO } else { kept }));
                 Ok(())
             }
             answer => answer,
@@ -359,7 +370,7 @@ impl Adapter {
         // The kernel has no attributes of a new file that could be dropped.
         let expires = made_open.is_some() && self.needs_guard(id);
         let kept = if expires { Duration::ZERO } else { self.behaviour.kept };
-        reply.put(&attr::entry_out(kept, &named));
+        reply.put(&self.named_in(node, kept, &named));
         if let Some(flags) = made_open {
             reply.put(&open_file_out(flags));
         }

@@ -11,7 +11,7 @@ mod table;
 pub use table::{OPTIONS, OptionRow, metrics_address};
 
 use crate::root::is_root;
-use hectare_engine::{DataMode, OnError, OpenOptions, Policy, Recording, Synchronous, Tunables};
+use hectare_engine::{DataMode, OnError, OpenOptions, Policy, QuotaKind, Recording, Synchronous, Tunables};
 use log::LevelFilter;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -71,6 +71,8 @@ pub struct MountOptions {
     pub tunables: Tunables,
     /// Allocation requests are recorded.
     pub explain: bool,
+    /// The kinds of quotas whose limits are enforced; all, if not given.
+    pub quota_limits: Option<Vec<QuotaKind>>,
     /// The byte offset of the volume in the image.
     pub offset: u64,
     /// Threads that answer requests; 0: a suitable number.
@@ -154,6 +156,7 @@ impl Default for MountOptions {
             policy: Policy::default(),
             tunables: Tunables::default(),
             explain: false,
+            quota_limits: None,
             offset: 0,
             threads: 0,
             idle_poll: true,
@@ -295,6 +298,7 @@ impl MountOptions {
                 (false, false) => Synchronous::Flagged,
             },
             commit_interval: Some(self.commit),
+            quota_limits: self.quota_limits.clone().unwrap_or(defaults.quota_limits),
             delayed_bytes: if self.delayed_allocation { defaults.delayed_bytes } else { 0 },
             ..defaults
         }
@@ -344,6 +348,18 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_enforced_for_all_or_for_those_that_are_named() {
+        for (given, expected) in [
+            ("", &QuotaKind::ALL[..]),
+            ("grpquota,prjquota,grpquota", &QuotaKind::ALL[1..]),
+            ("quota", &QuotaKind::ALL[..1]),
+            ("usrquota,noquota", &[]),
+        ] {
+            assert_eq!(parse(given).unwrap().open_options().quota_limits, expected, "{given}");
+        }
+    }
+
+    #[test]
     fn what_is_written_through_is_the_engines_to_do_too() {
         for (given, expected) in [
             ("", Synchronous::Flagged),
@@ -369,7 +385,7 @@ mod tests {
         let note = "mount option 'mand' changes nothing: the kernel has removed this option, too";
         assert!(options.notes.iter().any(|found| found == note), "{:?}", options.notes);
         assert_eq!((options.tunables.stripe, options.tunables.mb_optimize_scan), (Some(128), Some(false)));
-        assert_eq!(options.notes.len(), 16, "all but those that do something, and relatime and _netdev");
+        assert_eq!(options.notes.len(), 15, "all but those that do something, and relatime and _netdev");
         assert!(parse("ro,norecovery").unwrap().open_options().no_replay);
     }
 

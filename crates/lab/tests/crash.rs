@@ -97,7 +97,8 @@ fn journals_on_other_disks_survive() {
     }
 }
 
-/// Attribute values in inodes of their own are there as a whole or not at all, and are freed with their last user.
+/// Attribute values in inodes of their own are there as a whole or not at all, and are freed with their last
+/// user.
 #[test]
 fn values_in_inodes_of_their_own_survive() {
     use Workload::{Committer, Mixed, Names, Xattr};
@@ -120,6 +121,18 @@ fn journalled_data_survives_in_order() {
         let format = Some(Format::by_name(name).expect("a format that there is"));
         let workloads = [Append, Overwrite, Truncate, Fallocate, Mixed];
         let search = Search { format, oracle: Some((oracle, 200)), ..search(&workloads, 1000) };
+        let (_, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
+        assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
+    }
+}
+
+/// The sums of quotas are durable with what they count, and their trees with the first file of an owner.
+#[test]
+fn quotas_survive() {
+    let oracle: &hectare_lab::crash::Oracle<'_> = &e2fsck;
+    for format in ["1k-quota", "4k-quota"] {
+        let format = Some(Format::by_name(format).expect("a format that there is"));
+        let search = Search { format, oracle: Some((oracle, 200)), ..search(&Workload::ALL, 1500) };
         let (_, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
         assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
     }

@@ -27,7 +27,7 @@ mod space;
 mod superblock;
 mod system_inodes;
 
-pub use contents::{Contents, Empty, GroupUse, set_bits};
+pub use contents::{Contents, Empty, GroupUse, count_inode, set_bits};
 pub use geometry::{Shape, shape, whole_pages};
 pub use journal_device::{JournalDeviceId, external_journal, join_journal, make_journal_device};
 pub use layout::{Cursor, GroupMeta, Layout};

@@ -34,6 +34,7 @@ fn odd_sizes_give_clean_volumes_or_a_reason() {
         "-t ext4 -O bigalloc,orphan_file",
         "-t ext3 -b 4096",
         "-t ext4 -O mmp -g 512 -b 1024",
+        "-t ext4 -O quota,project,orphan_file -E root_owner=7:70000",
     ];
     let (mut made, mut refused) = (0, 0);
     for kib in
@@ -99,6 +100,7 @@ fn a_used_device_is_wiped_where_it_matters() {
         "-t ext4 -O bigalloc,mmp,orphan_file",
         "-t ext4 -O uninit_bg,^metadata_csum",
         "-t ext4 -O inline_data",
+        "-t ext4 -O quota,bigalloc -E quotatype=usrquota:prjquota",
     ] {
         let device = create(&image, size);
         let old: Vec<u8> =

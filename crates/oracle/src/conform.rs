@@ -36,7 +36,7 @@ use user::User;
 
 /// Feature sets that sequences run on (without revision 0, where e2fsck objects to attributes that the kernel
 /// stored), by the names of [`crate::combos()`], and their mount options.
-pub const SETS: [(&str, &str); 29] = [
+pub const SETS: [(&str, &str); 35] = [
     ("ext4", ""),
     ("ext4-1k", ""),
     ("ext4-2k", ""),
@@ -66,6 +66,12 @@ pub const SETS: [(&str, &str); 29] = [
     ("ext3-1k", ""),
     ("ext3-1k", "data=journal"),
     ("ea-inode", ""),
+    ("inline-data", ""),
+    ("inline-data-512", ""),
+    ("inline-data", "data=journal"),
+    ("quota", ""),
+    ("project", ""),
+    ("casefold", ""),
 ];
 
 /// Exercises of one file: feature sets, and the mount options of the program and of the kernel.
@@ -213,6 +219,11 @@ impl Conform {
                     (User::random(&mut random), kernels.ground().with_umask(self.alone).call(&mut random))
                 }
             };
+            if combo.has("inline_data") && matches!(call, Call::Allocate(..)) {
+                // Reading what fallocate moved out of an inode, the kernel (6.18) finds zeros until the
+                // journal has brought it home.
+                continue;
+            }
             let (mine, theirs) = (ours.make(who, &call), kernels.make(who, &call));
             story.push(format!("{who:?}: {call:?} -> {theirs}"));
             if mine != theirs {

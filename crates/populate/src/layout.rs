@@ -31,7 +31,7 @@ pub(crate) use contents::TreeContents;
 pub(crate) use inode::{Inodes, LINKS_MAX};
 pub(crate) use kept::Kept;
 pub(crate) use load::{LOST_AND_FOUND, Load};
-pub(crate) use place::{Lacking, lay_out, measure};
+pub(crate) use place::{Lacking, lay_out, measure, verity_blocks};
 pub(crate) use placed::{Layout, Needs, Room};
 
 use hectare_ext4::feature::Incompat;

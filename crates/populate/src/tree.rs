@@ -17,7 +17,7 @@ use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use hectare_host::Identity;
 use hectare_units::{Bytes, u64_of, usize_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A file, directory or other object of a tree; 0 is the root.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -270,6 +270,8 @@ pub struct Tree {
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
     pub(crate) warnings: Vec<String>,
     pub(crate) image_config: Option<String>,
+    /// The files to be sealed by fs-verity.
+    pub(crate) sealed: BTreeSet<u32>,
     /// Files with the content of others.
     pub(crate) duplicates: Duplicates,
 }
@@ -285,6 +287,16 @@ impl Tree {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+    }
+
+    /// Whether a file is to be sealed.
+    pub(crate) fn is_sealed(&self, id: NodeId) -> bool {
+        self.sealed.contains(&id.get())
+    }
+
+    /// The files to be sealed.
+    pub(crate) fn sealed(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.sealed.iter().map(|id| NodeId(*id))
     }
 
     /// All nodes. A directory comes before everything in it, and what is in one directory comes together.

@@ -13,7 +13,7 @@
 mod gather;
 
 use crate::image_error::ImageError;
-use crate::layout::{Inodes, LOST_AND_FOUND, Layout, Load, Volume};
+use crate::layout::{Inodes, LOST_AND_FOUND, Layout, Load, Volume, verity_blocks};
 use crate::progress::Progress;
 use crate::source::Opener;
 use crate::tree::{Kind, NodeId, Segment};
@@ -21,6 +21,7 @@ use gather::{BUFFER, Gather};
 use hectare_device::{Device, Reason};
 use hectare_ext4::dir::{self, Entry, FileType, Fill};
 use hectare_ext4::inode::BLOCK_BYTES;
+use hectare_ext4::verity::{self, Builder};
 use hectare_ext4::xattr;
 use hectare_units::{BlockSize, Blocks, Bytes, index_of, low32, u64_of};
 use parking_lot::Mutex;
@@ -81,7 +82,11 @@ impl Writer<'_> {
         });
         match queue.failed.into_inner() {
             Some(error) => Err(error),
-            None => self.attribute_blocks().and_then(|()| self.values()),
+            None => {
+                self.attribute_blocks()?;
+                self.values()?;
+                self.load().tree.sealed().try_for_each(|id| self.seal(id))
+            }
         }
     }
 
@@ -120,6 +125,52 @@ impl Writer<'_> {
             self.map_nodes(&mut gather, id)?;
         }
         gather.flush()
+    }
+
+    /// Writes what seals a file, which is hashed as it lies on the device.
+    fn seal(&self, id: NodeId) -> Result<(), ImageError> {
+        let (size, geometry) = (self.block_size(), self.volume().sb.geometry());
+        let Some(blocks) = verity_blocks(self.load(), geometry, id) else { return Ok(()) };
+        let Kind::File { size: len } = self.load().tree.kind(id) else { return Ok(()) };
+        let mut builder = Builder::new(self.load().verity.clone());
+        let mut buffer = vec![0; BUFFER];
+        let mut at = Bytes::ZERO;
+        while at < len {
+            let now = (len - at).min(Bytes::of(BUFFER));
+            let part = &mut buffer[..index_of(now.get())];
+            part.fill(0);
+            self.each_run(id, at..at + now, &mut |place, run| {
+                let run = index_of((run.start - at).get())..index_of((run.end - at).get());
+                Ok(self.device.read_at(place, &mut part[run])?)
+            })?;
+            builder.add(part);
+            at += now;
+        }
+        let (tree, descriptor) = builder.finish();
+        let bytes = verity::behind(&tree, &descriptor, size.len());
+        let start = Bytes::new(blocks.start << size.shift());
+        self.each_run(id, start..start + Bytes::of(bytes.len()), &mut |place, run| {
+            let run = index_of((run.start - start).get())..index_of((run.end - start).get());
+            Ok(self.device.write_at(place, &bytes[run])?)
+        })
+    }
+
+    /// Visits the mapped parts of a range of a node's bytes: where each lies, and which it is.
+    fn each_run(
+        &self,
+        id: NodeId,
+        range: Range<Bytes>,
+        visit: &mut dyn FnMut(Bytes, Range<Bytes>) -> Result<(), ImageError>,
+    ) -> Result<(), ImageError> {
+        let size = self.block_size();
+        for extent in self.layout().extents(id) {
+            let first = extent.logical.offset(size);
+            let run = first.max(range.start)..Bytes::new(extent.end() << size.shift()).min(range.end);
+            if run.start < run.end {
+                visit(extent.physical.offset(size) + (run.start - first), run)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes `content` over all blocks of a node.

@@ -25,7 +25,8 @@ hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     let device = Arc::new(MemoryDevice::from_bytes(base()));
-    let options = OpenOptions { seed: Some(1), commit_interval: None, ..OpenOptions::default() };
+    let options =
+        OpenOptions { seed: Some(1), commit_interval: None, mmp_wait: false, ..OpenOptions::default() };
     let volume = Volume::open(Arc::clone(&device) as _, options).expect("it is sound");
     let behaviour = Behaviour {
         read_only: flags & 1 != 0,

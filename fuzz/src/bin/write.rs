@@ -15,6 +15,7 @@ hectare_fuzz::target!(|bytes: &[u8]| {
     let name = patched.base.name;
     let device = Arc::new(MemoryDevice::from_bytes(&patched.image));
     let options = OpenOptions {
+        mmp_wait: false,
         cache_bytes: 1 << 16,
         cache_inodes: 16,
         fixed_time: Some(Timestamp { seconds: 1_700_000_000, nanoseconds: 1 }),

@@ -10,6 +10,8 @@ pub(crate) struct InodeAttributes {
     pub(crate) block: u64,
     /// Clusters that are counted to it for large values.
     pub(crate) values: u64,
+    /// How many those are.
+    pub(crate) holders: u64,
     /// The tail of content inside the inode (`system.data`).
     pub(crate) inline: Option<Vec<u8>>,
     /// Whether there is an encryption context, and whether it is well formed.
@@ -39,6 +41,7 @@ pub(crate) struct SharedBlock {
     pub(crate) stored: u32,
     pub(crate) users: u32,
     pub(crate) values: u64,
+    pub(crate) holders: u64,
     pub(crate) context: Option<bool>,
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn volumes() -> Vec<(Combo, Tree)> {
     let large = without_checksums!("bare-ea-inode", ",ea_inode");
     let clusters = without_checksums!("bare-bigalloc", ",bigalloc");
     let orphans = without_checksums!("bare-orphan-file", ",orphan_file,^flex_bg,^resize_inode");
+    let quotas = without_checksums!("bare-quota", ",quota,project");
     let meta = without_checksums!("bare-meta-bg", ",meta_bg,^resize_inode,^has_journal");
     let named = Combo::named;
     vec![
@@ -57,6 +58,7 @@ pub(crate) fn volumes() -> Vec<(Combo, Tree)> {
         (clusters, Tree::Fragmented),
         (orphans, Tree::Sparse),
         (meta, Tree::Deep),
+        (quotas, Tree::Ordinary),
         (named("uninit-bg-1k"), Tree::Ordinary),
         (named("ext4-1k"), Tree::ManyFiles),
         (named("bigalloc-1k"), Tree::Ordinary),

@@ -62,6 +62,9 @@ pub(crate) struct Arguments {
     /// Exclude files that match a pattern, as in .gitignore
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
+    /// Seal files that match a pattern, as in .gitignore, with fs-verity (SHA-256); needs -O verity
+    #[arg(long, value_name = "PATTERN")]
+    fs_verity: Vec<OsString>,
     /// Give everything to this owner: UID:GID
     #[arg(long, value_name = "UID:GID", value_parser = crate::passwd::Owner::parse)]
     owner: Option<crate::passwd::Owner>,
@@ -234,7 +237,15 @@ fn read(arguments: &Arguments, epoch: Option<i64>) -> Outcome<Tree> {
             other => Ok(other),
         });
     let sources = sources.collect::<Outcome<_>>()?;
-    let tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
+    let mut tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
+    let mut sealed = Excludes::default();
+    for pattern in &arguments.fs_verity {
+        let added = sealed.add_of(pattern.as_bytes(), "--fs-verity");
+        added.map_err(|error| Failure::Usage(error.to_string()))?;
+    }
+    if !sealed.is_empty() {
+        tree.seal(&sealed);
+    }
     for warning in tree.warnings() {
         tell(format_args!("warning: {warning}"));
     }

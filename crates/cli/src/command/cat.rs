@@ -1,7 +1,7 @@
 //! `hectare cat`.
 
 use crate::failure::Outcome;
-use crate::image::read_each;
+use crate::image::read_each_verified;
 use crate::image_path::ImagePath;
 use crate::output::Output;
 use crate::write_args::Looking;
@@ -17,6 +17,9 @@ pub(crate) struct Arguments {
     /// The files: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
     places: Vec<ImagePath>,
+    /// Verify what is read of files that fs-verity seals
+    #[arg(long)]
+    verify: bool,
     #[command(flatten)]
     looking: Looking,
 }
@@ -24,7 +27,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut out = Output::new();
     let mut buffer = vec![0; STEP];
-    read_each(&arguments.places, &arguments.looking, |image, place| {
+    read_each_verified(&arguments.places, &arguments.looking, arguments.verify, |image, place| {
         let fail = |error| image.fail(&place.path, &error);
         let file = image.volume().open_file(&place.path).map_err(fail)?;
         let mut at = 0;

@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Create device nodes when copying out of an image, without -a too
     #[arg(long)]
     devices: bool,
+    /// Verify what is read of files that fs-verity seals in images; copies are not sealed
+    #[arg(long)]
+    verify: bool,
     /// Number of threads that copy content (as many as the machine runs at once, if not given; one with
     /// SOURCE_DATE_EPOCH)
     #[arg(long, value_name = "N")]
@@ -138,33 +141,35 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             Err(Failure::Usage(reason.to_owned()))
         }
         Operand::Local(folder) => each(from, |source| out(arguments, source, folder, several, &progress)),
-        Operand::Inside(place) => Image::change(&place.image, &arguments.writing, |image| {
-            each(from, |source| match source {
-                Operand::Local(path) => {
-                    let source = Node::at(path);
-                    let bytes = path.as_os_str().as_bytes();
-                    into(
-                        arguments,
-                        &LocalOrigin::default(),
-                        (source, bytes),
-                        image,
-                        place,
-                        several,
-                        &progress,
-                    )
-                }
-                Operand::Inside(source) if arguments.is_same_volume(&source.image, image.path())? => {
-                    between(arguments, image, source, image, place, several, &progress)
-                }
-                Operand::Inside(source) => {
-                    // Another partition of the same disk is under the lock that is held for writing.
-                    let is_locked = same_file(&source.image, image.path());
-                    let looking = Looking::of(arguments.part_of_sources(), Journal::default(), is_locked);
-                    let other = Image::read(&source.image, &looking)?;
-                    between(arguments, &other, source, image, place, several, &progress)
-                }
+        Operand::Inside(place) => {
+            Image::change_verified(&place.image, &arguments.writing, arguments.verify, |image| {
+                each(from, |source| match source {
+                    Operand::Local(path) => {
+                        let source = Node::at(path);
+                        let bytes = path.as_os_str().as_bytes();
+                        into(
+                            arguments,
+                            &LocalOrigin::default(),
+                            (source, bytes),
+                            image,
+                            place,
+                            several,
+                            &progress,
+                        )
+                    }
+                    Operand::Inside(source) if arguments.is_same_volume(&source.image, image.path())? => {
+                        between(arguments, image, source, image, place, several, &progress)
+                    }
+                    Operand::Inside(source) => {
+                        // Another partition of the same disk is under the lock that is held for writing.
+                        let is_locked = same_file(&source.image, image.path());
+                        let looking = Looking::of(arguments.part_of_sources(), Journal::default(), is_locked);
+                        let other = Image::read_verified(&source.image, &looking, arguments.verify)?;
+                        between(arguments, &other, source, image, place, several, &progress)
+                    }
+                })
             })
-        }),
+        }
     }
 }
 
@@ -259,7 +264,7 @@ fn goal_inside(
 fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
     let Operand::Inside(source) = source else { return Ok(()) };
     let looking = Looking::of(arguments.part_of_sources(), arguments.writing.journal.clone(), false);
-    let image = Image::read(&source.image, &looking)?;
+    let image = Image::read_verified(&source.image, &looking, arguments.verify)?;
     let nr = image.resolve(&source.path, arguments.options().follow)?;
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
     let (folder, name) = match std::fs::metadata(to) {

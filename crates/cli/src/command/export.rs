@@ -49,15 +49,15 @@ pub(crate) struct Arguments {
     /// The image, or a directory in it: IMAGE[:DIR]
     #[arg(value_name = "IMAGE[:DIR]", value_parser = ImagePath::parser())]
     place: ImagePath,
-    /// tar:FILE, a FILE in .tar, .tar.gz or .tgz, oci:DIR[:TAG] for an image in an OCI image layout (tag:
-    /// latest), or - for a tar archive on standard output
+    /// tar:FILE, a FILE in .tar, .tar.gz, .tgz or .tar.zst, oci:DIR[:TAG] for an image in an OCI image
+    /// layout (tag: latest), or - for a tar archive on standard output
     #[arg(short, long, value_name = "OUTPUT")]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| Goal::parse(&text)))]
     output: Goal,
     /// Write only what has changed since this image: IMAGE[:DIR], in the same partition or at the same offset
     #[arg(long, value_name = "BASE", value_parser = ImagePath::parser())]
     diff: Option<ImagePath>,
-    /// Compression: none or gzip [default: by the name of a tar file, gzip for oci]
+    /// Compression: none, gzip or zstd [default: by the name of a tar file, gzip for oci]
     #[arg(long, value_name = "NAME", value_parser = parse_compression)]
     compression: Option<Compression>,
     /// Platform of an oci image: OS/ARCH [default: this machine's]

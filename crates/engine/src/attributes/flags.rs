@@ -5,7 +5,8 @@
 //! placement of directories, inheriting the project, `SYNC` (content and attributes are durable when a change
 //! of them returns) and `DIRSYNC` (so are names). `NOATIME` and `NODUMP` are for programs that keep access
 //! times or dump. `JOURNAL_DATA` sends content through the journal ([`crate::data::journalled`]). The others
-//! are stored as set. Changes that would map by blocks or ignore case are refused, by name.
+//! are stored as set. `EXTENTS` brings the map of a file to extents or back to blocks
+//! ([`crate::space::map_convert`]). `CASEFOLD`, for directories that are empty, makes case not matter in them.
 //!
 //! A project is a number that space is accounted to. Directories with `PROJINHERIT` hold one project's files
 //! only: new files inherit it, and links and renames from other projects are refused
@@ -14,12 +15,15 @@
 //! Format facts: the kernel's `include/uapi/linux/fs.h` numbers, and which flags ext4 shows and accepts, as
 //! the running kernel does (tested).
 
-use crate::caller::{Caller, Capabilities};
+use crate::attributes::stat;
+use crate::caller::{self, Caller, Capabilities};
 use crate::data::{journalled, reclaim, writeback};
 use crate::error::{Error, Result};
+use crate::space::map_convert;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_units::InodeNr;
@@ -56,12 +60,16 @@ pub(crate) fn project(core: &Core, nr: InodeNr) -> Result<u32> {
     Ok(if has_projects(core) { project } else { 0 })
 }
 
+/// Returns an error for a directory that is not empty, which the floor above can tell.
+pub(crate) type CheckEmpty = fn(&Core, &CachedInode) -> Result<()>;
+
 pub(crate) fn change_flags(
     core: &Core,
     nr: InodeNr,
     flags: Option<InodeFlags>,
     project: Option<u32>,
     caller: &Caller<'_>,
+    check_empty: CheckEmpty,
 ) -> Result<()> {
     let inode = core.state.inode(nr)?;
     reclaim::retry(core, || {
@@ -69,11 +77,20 @@ pub(crate) fn change_flags(
         core.check_takes_changes()?;
         inode.check_alive()?;
         let (flags, project) = check_flags(core, &inode, flags, project, caller)?;
+        if (inode.get().flags ^ flags).contains(InodeFlags::CASEFOLD) {
+            check_folding(core, &inode)?;
+            check_empty(core, &inode)?;
+        }
         // The buffered bytes were written while that was allowed.
         writeback::place_locked(core, &inode)?;
         if !flags.contains(InodeFlags::JOURNAL_DATA) {
             journalled::end_data_journalling(core, &inode)?;
         }
+        if (flags ^ inode.get().flags).contains(InodeFlags::EXTENTS) {
+            map_convert::convert(core, &inode)?;
+        }
+        let _quota =
+            caller::on_behalf(caller, || stat::prepare_owners(core, &inode, |data| data.projid = project))?;
         let mut handle = core.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &core.state.inodes);
         data.flags = flags;
@@ -131,13 +148,23 @@ fn settable(data: &Inode, wanted: InodeFlags, caller: &Caller<'_>) -> Result<Ino
     if changed.contains(InodeFlags::JOURNAL_DATA) && !caller.may(Capabilities::SYS_RESOURCE) {
         return Err(Error::Forbidden("changing the data journalling flag requires CAP_SYS_RESOURCE"));
     }
-    if changed.contains(InodeFlags::EXTENTS) {
-        return refuse("a file can't be brought from extents to blocks or back yet");
-    }
-    if changed.contains(InodeFlags::CASEFOLD) {
-        return refuse("directories that ignore case (casefold) can't be made yet");
+    if changed.contains(InodeFlags::EXTENTS) && !data.is_mapped() {
+        return refuse("it has no map that could be made of extents or blocks");
     }
     Ok((data.flags - MODIFIABLE) | wanted)
+}
+
+/// Returns an error for a directory in which it can't change whether case matters.
+fn check_folding(core: &Core, dir: &CachedInode) -> Result<()> {
+    if Folding::of(&core.state.sb)?.is_none() {
+        let what = "the volume has no directories that ignore case (feature 'casefold')";
+        return Err(Error::Unsupported(what.into()));
+    }
+    if dir.get().flags.contains(InodeFlags::ENCRYPT) {
+        let what = format!("directory {} is encrypted: whether case matters in it can't change", dir.nr());
+        return Err(Error::Unsupported(what));
+    }
+    Ok(())
 }
 
 fn check_project(core: &Core, data: &Inode, project: u32) -> Result<u32> {
@@ -184,10 +211,10 @@ pub(crate) fn inode_flags(inode: &CachedInode) -> InodeFlags {
 /// Sets or clears the flag that sends a file's content through the journal whatever the mode (`chattr
 /// +j`, `chattr -j`). New files inherit it from a directory. Clearing it on a file takes a commit and a
 /// checkpoint.
-pub(crate) fn set_journal_data(core: &Core, nr: InodeNr, on: bool) -> Result<()> {
+pub(crate) fn set_journal_data(core: &Core, nr: InodeNr, on: bool, check_empty: CheckEmpty) -> Result<()> {
     let mut flags = inode_flags(&*core.state.inode(nr)?);
     flags.set(InodeFlags::JOURNAL_DATA, on);
-    change_flags(core, nr, Some(flags), None, &Caller::ROOT)
+    change_flags(core, nr, Some(flags), None, &Caller::ROOT, check_empty)
 }
 
 /// The flags among these as `FS_IOC_FSGETXATTR` numbers them (`fsx_xflags`).

@@ -1,9 +1,9 @@
-//! Frees inodes without links: their content, their attribute block, and the users they are of values in inodes of
-//! their own (`ea_inode`), each of which is freed likewise with its last.
+//! Frees inodes without links: their content, their attribute block, and the users they are of values in
+//! inodes of their own (`ea_inode`), each of which is freed likewise with its last.
 //!
-//! An inode of little content and no such values is freed in one transaction. Any other is an orphan by then, and
-//! loses its values and its content in as many transactions as that takes, each of which leaves what the next
-//! opening of the volume could continue with.
+//! An inode of little content and no such values is freed in one transaction. Any other is an orphan by then,
+//! and loses its values and its content in as many transactions as that takes, each of which leaves what the
+//! next opening of the volume could continue with.
 
 use crate::attributes::value_inodes::{self, Owner};
 use crate::attributes::xattr_store;
@@ -34,8 +34,8 @@ const VALUES_STEP: u32 = 16;
 /// Blocks that one of them dirties.
 const VALUE_CREDITS: u32 = 1 + ORPHAN_CREDITS;
 
-/// Blocks that freeing all of an inode's content dirties, if it has few enough of them, and no values in inodes
-/// of their own, to be freed in one transaction with other changes.
+/// Blocks that freeing all of an inode's content dirties, if it has few enough of them, and no values in
+/// inodes of their own, to be freed in one transaction with other changes.
 pub(crate) fn at_once(core: &Core, nr: InodeNr, data: &Inode) -> Result<Option<u32>> {
     let has_values =
         core.state.incompat(Incompat::EA_INODE) && !core.state.values_outside(nr, data)?.is_empty();
@@ -66,8 +66,8 @@ pub(crate) fn free_whole(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
     ialloc::free_inode(core, handle, inode)
 }
 
-/// Frees the inodes of values that no attribute uses any more. Called without a handle, and with no locks but the
-/// operation locks of inodes that have names.
+/// Frees the inodes of values that no attribute uses any more. Called without a handle, and with no locks but
+/// the operation locks of inodes that have names.
 pub(crate) fn free_dropped(core: &Core) -> Result<()> {
     let dropped = core.state.values.lock().take_dropped();
     dropped.iter().try_for_each(|value| {
@@ -105,6 +105,7 @@ fn let_some_go(
     let (from_block, list) = (values.in_inode.is_empty(), values.in_inode.iter().chain(&values.in_block));
     if from_block && values.block_is_shared {
         let mut data = inode.edit(handle, &core.state.inodes);
+        core.state.count_inodes(inode.nr(), &data, 0, values.in_block.len());
         return xattr_store::leave_shared_block(core, handle, &mut data);
     }
     let len = if from_block { values.in_block.len() } else { values.in_inode.len() };
@@ -120,6 +121,7 @@ fn let_some_go(
     } else {
         xattr::detach_in_inode(data.xattr_area_mut(), step);
     }
+    core.state.count_inodes(inode.nr(), &data, 0, step);
     drop(data);
     holders.iter().for_each(|holder| value_inodes::let_go(core, handle, holder));
     Ok(())

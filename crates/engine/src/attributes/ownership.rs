@@ -6,7 +6,7 @@
 use crate::attributes::permission::{GROUP_EXECUTE, SET_GID, SET_UID, keeps_set_gid};
 use crate::attributes::stat::Changes;
 use crate::attributes::{stat, xattr_read, xattrs};
-use crate::caller::{Caller, Capabilities};
+use crate::caller::{self, Caller, Capabilities};
 use crate::data::checks::Source;
 use crate::data::{reclaim, truncate};
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ pub(crate) fn change_as(core: &Core, nr: InodeNr, changes: &Changes, caller: &Ca
         if takes_privileges {
             drop_capability(core, &inode)?;
         }
-        stat::change_locked(core, &inode, &settled)
+        caller::on_behalf(caller, || stat::change_locked(core, &inode, &settled))
     })?;
     core.sync_if_asked(&inode)
 }

@@ -2,14 +2,18 @@
 
 use crate::attributes::{freeing, grow, xattr_store};
 use crate::data::checks::Source;
+use crate::data::writeback;
 use crate::data::{reclaim, truncate};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::space::piece::cluster_sectors;
+use crate::space::quota;
 use crate::state::{Core, State};
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::quotas::{Claim, Owners};
 use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, InodeNr};
@@ -167,6 +171,10 @@ pub(crate) fn touch(core: &Core, nr: InodeNr, changes: &Changes) -> Result<()> {
 }
 
 pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
+    let _quota = prepare_owners(core, inode, |data| {
+        data.uid = changes.uid.unwrap_or(data.uid);
+        data.gid = changes.gid.unwrap_or(data.gid);
+    })?;
     let mode = changes.permissions.map(|permissions| (inode.get().mode & !0o7777) | (permissions & 0o7777));
     let plan = match mode {
         Some(mode) => xattr_store::plan_chmod(core, inode.nr(), &inode.get(), mode)?,
@@ -200,4 +208,36 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
     drop(data);
     handle.stop();
     freeing::free_dropped(core)
+}
+
+/// Prepares the quotas for a change of an inode's owners: `change` makes it on a copy. What is returned is to
+/// be kept until the inode has them. The caller holds the operation lock.
+///
+/// # Errors
+/// [`crate::Error::QuotaExceeded`] if a limit of the new owners forbids it.
+pub(crate) fn prepare_owners(
+    core: &Core,
+    inode: &Arc<CachedInode>,
+    change: impl FnOnce(&mut Inode),
+) -> Result<Option<Claim>> {
+    if core.state.quotas().is_none() {
+        return Ok(None);
+    }
+    let before = inode.get().clone();
+    let mut after = before.clone();
+    change(&mut after);
+    if Owners::of(&before) == Owners::of(&after) {
+        return Ok(None);
+    }
+    if core.state.incompat(Incompat::EA_INODE) && !core.state.values_outside(inode.nr(), &before)?.is_empty()
+    {
+        // Each of those counts as an inode, too.
+        let what = format!("inode {} has attribute values in inodes of their own (ea_inode)", inode.nr());
+        return Err(Error::Unsupported(format!("{what}: where quotas count, it can't get another owner")));
+    }
+    // Its bytes are claimed from the quotas of those who wrote them.
+    writeback::place_locked(core, inode)?;
+    quota::prepare(core, Owners::of(&after))?;
+    let before = inode.get().clone();
+    core.state.claim_transfer(inode.nr(), &before, &after)
 }

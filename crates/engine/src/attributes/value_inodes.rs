@@ -1,12 +1,12 @@
 //! The inodes that hold attribute values (`ea_inode`): finds, makes and shares them, and counts their users.
 //!
-//! A value that finds no room beside its name lies in an inode without a name, which any number of attributes may
-//! use. A user is an entry: one in an inode's slot, or one in an attribute block, which counts once however many
-//! inodes share the block ([`ValuesOutside::own`]). With its last user an inode loses its link and becomes an
-//! orphan, in the same transaction; it is freed afterwards ([`crate::attributes::freeing`]).
+//! A value that finds no room beside its name lies in an inode without a name, which any number of attributes
+//! may use. A user is an entry: one in an inode's slot, or one in an attribute block, which counts once
+//! however many inodes share the block ([`ValuesOutside::own`]). With its last user an inode loses its link
+//! and becomes an orphan, in the same transaction; it is freed afterwards ([`crate::attributes::freeing`]).
 //!
-//! A value is written to its blocks before they are mapped, like file data: no transaction that names it commits
-//! before it is there. Its inode never changes but in its count.
+//! A value is written to its blocks before they are mapped, like file data: no transaction that names it
+//! commits before it is there. Its inode never changes but in its count.
 //!
 //! Invariant: a count changes under a handle and the lock of the index
 //! ([`crate::stores::value_index`]), so that a value that is taken has other users at that moment.
@@ -36,7 +36,8 @@ use std::sync::Arc;
 /// The longest value that can be set or read, as the kernel limits both.
 pub(crate) const VALUE_MAX: u64 = 64 << 10;
 
-/// Blocks that making an inode dirties: itself, its bitmap and descriptor, and a node of its map with the same.
+/// Blocks that making an inode dirties: itself, its bitmap and descriptor, and a node of its map with the
+/// same.
 const MAKE_CREDITS: u32 = 8;
 
 /// Blocks that each extent of a value dirties: a bitmap and a descriptor.
@@ -156,8 +157,8 @@ pub(crate) fn check_countable(core: &Core, owner: Owner, data: &Inode, values: &
         let data = holder.get();
         if xattr::is_lustre(&data, at.hash, owner.nr, owner.generation) {
             return Err(Error::Unsupported(format!(
-                "inode {} has an attribute whose value lies in inode {} in Lustre's format: it can be read, but \
-                 not changed or removed",
+                "inode {} has an attribute whose value lies in inode {} in Lustre's format: it can be read, \
+                 but not changed or removed",
                 owner.nr, at.inode
             )));
         }
@@ -175,8 +176,9 @@ pub(crate) fn check_countable(core: &Core, owner: Owner, data: &Inode, values: &
 
 /// The users of values that a change of one inode's attributes adds and removes.
 ///
-/// A change first takes what it will need ([`Self::place`], [`Self::cover`]), then lays the attributes out, and
-/// then lets go what is not needed any more ([`Self::settle`]); or, if it failed, what it took ([`Self::undo`]).
+/// A change first takes what it will need ([`Self::place`], [`Self::cover`]), then lays the attributes out,
+/// and then lets go what is not needed any more ([`Self::settle`]); or, if it failed, what it took
+/// ([`Self::undo`]).
 #[derive(Default)]
 pub(crate) struct Uses {
     /// Users that the inode has beyond those it needs; negative if it needs more.

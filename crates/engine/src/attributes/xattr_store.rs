@@ -2,11 +2,11 @@
 //!
 //! Attributes lie in the inode's slot, in one attribute block, or both. An attribute block may be shared by
 //! inodes with equal attributes; it is never changed while shared: the changing inode leaves it (one
-//! reference less) and gets a block of its own. A value that fits neither goes to an inode of its own, where the
-//! volume has such (`ea_inode`, [`crate::attributes::value_inodes`]).
+//! reference less) and gets a block of its own. A value that fits neither goes to an inode of its own, where
+//! the volume has such (`ea_inode`, [`crate::attributes::value_inodes`]).
 //!
-//! A change is planned before its transaction ([`Plan`]), which it needs room in, and stored as a whole or not at
-//! all ([`store`]). Afterwards, without a handle, the values that it replaced are freed
+//! A change is planned before its transaction ([`Plan`]), which it needs room in, and stored as a whole or
+//! not at all ([`store`]). Afterwards, without a handle, the values that it replaced are freed
 //! ([`crate::attributes::freeing::free_dropped`]).
 
 use crate::attributes::value_inodes::{self, Owner, Uses};
@@ -22,7 +22,7 @@ use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{Inode, Kind as FileKind};
 use hectare_ext4::xattr::{self, Attr, Index, Name, SetError, Value};
 use hectare_journal::Handle;
-use hectare_units::{InodeNr, u64_of};
+use hectare_units::{Clusters, InodeNr, u64_of};
 use std::sync::Arc;
 
 /// Attributes that are to be stored, in place of those that an inode has.
@@ -118,6 +118,7 @@ pub(crate) fn store(
             let (less, more) =
                 (value_inodes::sectors(core, before.all()), value_inodes::sectors(core, after.iter()));
             data.sectors = data.sectors.saturating_sub(less) + more;
+            core.state.count_inodes(inode.nr(), &data, after.len(), before.all().count());
             Ok(old_block)
         });
     match stored {
@@ -180,6 +181,10 @@ fn store_attribute_block(
         }
     }
     let goal = core.state.geometry().first_block(core.state.groups.slot(nr)?.0);
+    let _quota = match room {
+        Room::Open => core.state.claim_clusters(nr, data, Clusters::ONE)?.1,
+        Room::Kept => None,
+    };
     let (new, sectors) = reserve::allocate_metadata(core, handle, goal, room)?;
     let old_block = leave_attribute_block(core, handle, data)?;
     let block = core.state.blocks.fresh(new, kind);

@@ -12,6 +12,8 @@
 //! space. Claims exceed what will be needed; an allocation that finds no space therefore has everything
 //! placed before it fails ([`crate::data::writeback::place_for_space`]).
 //!
+//! The same holds for the quotas of the file's owners, of which the clusters of the bytes are claimed.
+//!
 //! Invariants, under the file's operation lock:
 //! - the bytes begin at the size in the inode; the size that a file reports is where they end;
 //! - a file with buffered bytes is on the volume's list and is open: its last close places them.
@@ -80,7 +82,9 @@ pub(crate) fn append_delayed(
 /// Adds to the bytes of a file; returns how many there are then, or `None` if these can't be added.
 fn extend_buffer(core: &Core, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<Option<usize>> {
     let mut state = inode.delayed().state();
-    let State { buffer: Some(buffer), claim: Some(claim), .. } = &mut *state else { return Ok(None) };
+    let State { buffer: Some(buffer), claim: Some(claim), quota, .. } = &mut *state else {
+        return Ok(None);
+    };
     if at < buffer.start || at > buffer.end() {
         return Ok(None);
     }
@@ -91,6 +95,12 @@ fn extend_buffer(core: &Core, inode: &Arc<CachedInode>, at: u64, data: &[u8]) ->
         if need > claim.left() {
             let Some(more) = claims::claim_ahead(core, need - claim.left())? else { return Ok(None) };
             claim.absorb(more);
+        }
+        // As much of it as the limits allow is written at once.
+        let bytes = (clusters - buffer.clusters).get() * core.state.geometry().cluster_bytes();
+        match quota.as_mut().map_or(Ok(()), |quota| quota.extend(bytes)) {
+            Err(Error::QuotaExceeded { .. }) => return Ok(None),
+            extended => extended?,
         }
         core.state.delay.promised.fetch_add((clusters - buffer.clusters).get(), Ordering::Relaxed);
         buffer.clusters = clusters;
@@ -120,6 +130,7 @@ fn begin_buffer(
     let Some(first_cluster) = unmapped_after_end(core, inode, at)? else { return Ok(None) };
     let need = claims::with_nodes(core, claims::clusters_to(core, first_cluster, at + 1));
     let Some(claim) = claims::claim_ahead(core, need)? else { return Ok(None) };
+    let (_, quota) = core.state.claim_clusters(inode.nr(), &inode.get(), Clusters::ZERO)?;
     if !core.state.delay.register(inode) {
         return Ok(None);
     }
@@ -133,7 +144,7 @@ fn begin_buffer(
     };
     {
         let mut state = inode.delayed().state();
-        (state.buffer, state.claim) = (Some(buffer), Some(claim));
+        (state.buffer, state.claim, state.quota) = (Some(buffer), Some(claim), quota);
     }
     let len = extend_buffer(core, inode, at, data)?;
     if len.is_none() {

@@ -48,8 +48,12 @@ pub(crate) fn with_nodes(core: &Core, clusters: Clusters) -> Clusters {
 pub(crate) fn spend_claim(core: &Core, inode: &CachedInode, at: u64, end: u64) {
     let first = at / core.state.geometry().cluster_bytes();
     let left = Clusters::new(end.div_ceil(core.state.geometry().cluster_bytes()).saturating_sub(first));
-    if let Some(claim) = &mut inode.delayed().state().claim {
+    let mut state = inode.delayed().state();
+    if let Some(claim) = &mut state.claim {
         claim.shrink_to(with_nodes(core, left));
+    }
+    if let Some(quota) = &mut state.quota {
+        quota.shrink_to(left.get() * core.state.geometry().cluster_bytes());
     }
 }
 

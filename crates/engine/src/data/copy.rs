@@ -9,7 +9,9 @@
 
 use crate::data::checks::Source;
 use crate::data::fallocate::punch;
-use crate::data::{checks, clear, journalled, pieces, read, reclaim, seek, truncate, writeback};
+use crate::data::{
+    checks, clear, inline, journalled, pieces, read, reclaim, seek, truncate, verity, writeback,
+};
 use crate::encrypted_names::check_not_ciphertext;
 use crate::error::{Error, Result};
 use crate::state::Core;
@@ -84,7 +86,10 @@ fn copy_piece(
         Found::Data(0) | Found::Hole(0) => Ok(0),
         Found::Data(len) => {
             buffer.resize(index_of(len), 0);
-            let read = read::read_locked(core, from, at, buffer)?;
+            let read = verity::read_locked(core, from, at, buffer)?;
+            if inline::write(core, to, target_at, &buffer[..read], whose)? {
+                return Ok(u64_of(read));
+            }
             clear::clear_tail(core, to, target_at)?;
             checks::bring_large_file(core, target_at + u64_of(read));
             let data = &buffer[..read];
@@ -94,7 +99,9 @@ fn copy_piece(
                 pieces::write_pieces(core, to, target_at, data, whose, reclaim::reclaim)?
             }))
         }
-        Found::Hole(len) => copy_hole(core, to, target_at, len, whose).map(|()| len),
+        Found::Hole(len) => {
+            inline::leave(core, to).and_then(|()| copy_hole(core, to, target_at, len, whose)).map(|()| len)
+        }
     }
 }
 

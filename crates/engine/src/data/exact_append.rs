@@ -9,7 +9,7 @@
 //! Holding everything leaves them nothing.
 
 use crate::data::checks::LARGE_FILE;
-use crate::data::writeback;
+use crate::data::{inline, writeback};
 use crate::error::{Error, Result};
 use crate::space::map::MapRef;
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
@@ -42,6 +42,7 @@ pub(crate) fn append(
     let _operation = inode.lock().write();
     core.check_changeable(inode)?;
     writeback::place_locked(core, inode)?;
+    inline::leave(core, inode)?;
     // Preallocated space is for holes, and these are about to be filled.
     reserve::discard_window(core, inode);
     let mut end = end_of(core, inode)?;

@@ -22,7 +22,7 @@ mod shift;
 mod zero;
 
 use crate::data::checks::Source;
-use crate::data::{checks, reclaim, writeback};
+use crate::data::{checks, inline, reclaim, writeback};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
@@ -103,6 +103,7 @@ pub(crate) fn fallocate(
     {
         let _operation = inode.lock().write();
         checks::check_content_writable(core, inode)?;
+        inline::leave(core, inode)?;
         check_map_allows(inode, mode)?;
         writeback::place_locked(core, inode)?;
         mode.deed().check(inode.get().flags, inode.nr())?;

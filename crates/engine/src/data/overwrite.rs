@@ -54,7 +54,7 @@ pub(crate) fn overwrite(
 /// Whether the bytes all lie inside the size and in written blocks, and may be overwritten in place.
 fn is_written(core: &Core, inode: &CachedInode, mut at: u64, len: usize, source: Source) -> Result<bool> {
     let end = at + u64_of(len);
-    if end > inode.get().size || core.state.journals_data(&inode.get()) {
+    if inode.get().is_inline() || end > inode.get().size || core.state.journals_data(&inode.get()) {
         return Ok(false);
     }
     checks::check_write(core, inode, at, source)?;

@@ -79,7 +79,7 @@ pub(crate) fn in_steps(
             Ok(more) => (done, split) = (done + more, Split::AsNeeded),
             Err(Error::NoSpace) if reclaim(core, seen)? => {}
             Err(Error::NoSpace) if split == Split::AsNeeded => split = Split::Spare,
-            Err(Error::NoSpace) if done > 0 => break,
+            Err(Error::NoSpace | Error::QuotaExceeded { .. }) if done > 0 => break,
             Err(error) => return Err(error),
         }
     }

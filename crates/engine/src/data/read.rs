@@ -51,7 +51,7 @@ fn read_inline(core: &Core, inode: &CachedInode, data: &Inode, at: u64, out: &mu
 
 /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros. The data lock is
 /// not held during I/O: a commit may be waiting for a thread that waits for this lock.
-fn read_mapped(core: &Core, inode: &CachedInode, mut at: u64, mut out: &mut [u8]) -> Result<()> {
+pub(crate) fn read_mapped(core: &Core, inode: &CachedInode, mut at: u64, mut out: &mut [u8]) -> Result<()> {
     let journalled = core.state.journals_data(&inode.get());
     while !out.is_empty() {
         let (source, len) = run_at(core, inode, at)?;

@@ -14,7 +14,7 @@
 //! (Journalled data is zeroed in the same transaction.)
 
 use crate::data::checks::Source;
-use crate::data::{checks, clear, writeback};
+use crate::data::{checks, clear, inline, writeback};
 use crate::error::Result;
 use crate::immutable::Deed;
 use crate::space::map::MapRef;
@@ -110,6 +110,9 @@ pub(crate) fn set_size(core: &Core, inode: &Arc<CachedInode>, to: u64, source: S
     let _operation = inode.lock().write();
     check_resizable(core, inode, to)?;
     writeback::place_before_resize(core, inode, to)?;
+    if inline::set_size(core, inode, to, source)? {
+        return Ok(());
+    }
     let from = inode.get().size;
     checks::bring_large_file(core, to);
     if to > from {
@@ -211,7 +214,7 @@ fn end_cut(core: &Core, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
 
 /// Returns an error if what an inode maps after `size` bytes can't be freed.
 pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<()> {
-    match first_after(core, size).filter(|_| is_mapped(data)) {
+    match first_after(core, size).filter(|_| data.is_mapped()) {
         Some(from) => MapRef { state: &core.state, nr, inode: data }.check_from(from),
         None => Ok(()),
     }
@@ -220,7 +223,7 @@ pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode, size: u64) 
 /// Blocks that unmapping all of a file after `size` bytes dirties, if that fits one transaction with
 /// other changes: the root of its map has all its extents, and they lie in few groups.
 pub(crate) fn unmap_at_once(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<Option<u32>> {
-    if !is_mapped(data) {
+    if !data.is_mapped() {
         return Ok(Some(0));
     }
     let map = MapRef { state: &core.state, nr, inode: data };
@@ -251,7 +254,7 @@ pub(crate) fn unmap_all(
     size: u64,
 ) -> Result<()> {
     let Some(from) = first_after(core, size) else { return Ok(()) };
-    if !is_mapped(data) {
+    if !data.is_mapped() {
         return Ok(());
     }
     let mut map = MapMut { core, handle, nr, inode: data };
@@ -265,7 +268,7 @@ pub(crate) fn unmap(core: &Core, inode: &Arc<CachedInode>, size: u64) -> Result<
     let Some(from) = first_after(core, size) else { return Ok(()) };
     let step = {
         let data = inode.get();
-        if !is_mapped(&data) {
+        if !data.is_mapped() {
             return Ok(());
         }
         // This never grows the tree.
@@ -309,7 +312,7 @@ fn rest_of_block(core: &Core, inode: &CachedInode, at: u64) -> Result<Option<Byt
     };
     let data = inode.get();
     // Only the key determines which bytes of an encrypted block read as zeros.
-    let cleared = is_mapped(&data) && !data.flags.contains(InodeFlags::ENCRYPT);
+    let cleared = data.is_mapped() && !data.flags.contains(InodeFlags::ENCRYPT);
     if data.kind() != Some(Kind::File) || !cleared {
         return Ok(None);
     }
@@ -326,11 +329,6 @@ fn rest_of_block(core: &Core, inode: &CachedInode, at: u64) -> Result<Option<Byt
 pub(crate) fn first_after(core: &Core, size: u64) -> Option<LogicalBlock> {
     let first = size.div_ceil(core.state.geometry().block_size.bytes().get());
     (first < MAP_END).then(|| LogicalBlock::new(low32(first)))
-}
-
-/// Whether an inode has a map of blocks.
-fn is_mapped(data: &Inode) -> bool {
-    data.has_map() && !data.flags.contains(InodeFlags::INLINE_DATA)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! | handle             | none                  | after the data is written, to map it | the same        |
 
 use crate::data::checks::Source;
-use crate::data::{append, checks, clear, journalled, overwrite, pieces, reclaim, writeback};
+use crate::data::{append, checks, clear, inline, journalled, overwrite, pieces, reclaim, writeback};
 use crate::error::Result;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
@@ -56,6 +56,9 @@ fn write_locked(
     end: u64,
     source: Source,
 ) -> Result<usize> {
+    if inline::write(core, inode, at, data, source)? {
+        return Ok(data.len());
+    }
     if append::append_delayed(core, inode, at, data, source)? {
         return Ok(data.len());
     }

@@ -1,5 +1,6 @@
 //! Writeback: places buffered bytes, for syncs and closes, for age and for want of memory or space.
 
+use crate::caller;
 use crate::data::checks::{LARGE_FILE, Source};
 use crate::data::pieces;
 use crate::error::{Error, Result};
@@ -57,8 +58,11 @@ fn take_buffer(inode: &CachedInode) -> Option<Buffer> {
 fn settle_buffer(core: &Core, inode: &Arc<CachedInode>, buffer: &Buffer) {
     // The size is in the inode by now.
     inode.delayed().set_end(0);
-    let claim = inode.delayed().state().claim.take();
-    drop(claim);
+    let claims = {
+        let mut state = inode.delayed().state();
+        (state.claim.take(), state.quota.take())
+    };
+    drop(claims);
     core.state.delay.unregister(inode);
     core.state.delay.bytes.fetch_sub(buffer.charged, Ordering::Relaxed);
     core.state.delay.promised.fetch_sub(buffer.clusters.get(), Ordering::Relaxed);
@@ -72,8 +76,11 @@ fn write_buffer(core: &Core, inode: &Arc<CachedInode>, buffer: &Buffer) -> Resul
     if buffer.end() >= LARGE_FILE {
         core.state.bring_feature(hectare_ext4::feature::RoCompat::LARGE_FILE);
     }
-    let done =
-        pieces::write_pieces(core, inode, buffer.start, &buffer.bytes, Source::Gathered, pieces::no_reclaim)?;
+    // Limits were checked when the bytes came.
+    let done = caller::without_limits(|| {
+        let (at, bytes) = (buffer.start, &buffer.bytes);
+        pieces::write_pieces(core, inode, at, bytes, Source::Gathered, pieces::no_reclaim)
+    })?;
     if done == buffer.bytes.len() { Ok(()) } else { Err(Error::NoSpace) }
 }
 

@@ -14,17 +14,21 @@ use crate::data::{device, reclaim};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::names::directory::{DIR_CREDITS, DirMut, NameSpot};
-use crate::names::lookup;
 use crate::names::node::{Creation, LINKS_MAX, NewNode, file_type, new_name};
+use crate::names::{inline_directory, lookup};
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::space::piece::Use;
-use crate::space::{ialloc, reserve};
+use crate::space::{ialloc, quota, reserve};
 use crate::state::Core;
 use crate::stores::fast_changes::NameChange;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
+use crate::stores::quotas::Owners;
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
-use hectare_ext4::feature::RoCompat;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::inline;
 use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
@@ -38,21 +42,44 @@ pub(crate) const NAME_CREDITS: u32 = 2 * DIR_CREDITS + 4 * MAP_CREDITS;
 /// Returns an error for changes of names in a directory that is freed, forbids them or is of a form that
 /// can't be written yet. The caller holds its operation lock.
 pub(crate) fn check_directory_writable(core: &Core, dir: &CachedInode, deed: Deed) -> Result<()> {
+    check_in_use(core, dir, deed)?;
+    check_names_writable(core, dir.nr(), &dir.get())
+}
+
+/// Returns an error for changes of names in a directory that is freed or forbids them.
+fn check_in_use(core: &Core, dir: &CachedInode, deed: Deed) -> Result<()> {
     core.check_takes_changes()?;
     let data = dir.get();
     if dir.is_freed() || data.links == 0 {
         return Err(Error::NotFound);
     }
-    deed.check(data.flags, dir.nr())?;
-    check_names_writable(core, dir.nr(), &data)
+    deed.check(data.flags, dir.nr())
 }
 
 /// Returns an error for changes of names in a directory of a form that can't be written yet.
 pub(crate) fn check_names_writable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
-    if data.flags.contains(InodeFlags::CASEFOLD) {
-        return Err(Error::Unsupported(format!("directory {nr} ignores case (casefold)")));
-    }
+    check_folding(core, nr, data)?;
     core.state.check_file_writable(data, nr)
+}
+
+fn check_folding(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
+    if data.flags.contains(InodeFlags::CASEFOLD) {
+        if data.flags.contains(InodeFlags::ENCRYPT) {
+            let what = format!("directory {nr} ignores case (casefold) and is encrypted");
+            return Err(Error::Unsupported(format!("{what}: it can be read, but not changed")));
+        }
+        Folding::of(&core.state.sb)?;
+    }
+    Ok(())
+}
+
+/// Returns an error for removing names from a directory, which takes no key. The caller holds its operation
+/// lock.
+pub(crate) fn check_gives_names(core: &Core, dir: &CachedInode) -> Result<()> {
+    check_in_use(core, dir, Deed::TakeName)?;
+    let data = dir.get();
+    check_folding(core, dir.nr(), &data)?;
+    core.state.check_form_writable(&data)
 }
 
 /// Makes a file, directory, symbolic link, device, pipe or socket.
@@ -104,6 +131,7 @@ fn create_locked(
         check_subdirectory_fits(core, dir)?;
     }
     let prepared = prepare(core, dir, kind, creation)?;
+    quota::prepare(core, Owners::of(&prepared.0))?;
     let mut handle = start_names(core, kind, NAME_CREDITS + prepared.1.credits(core))?;
     let new = make_node(core, &mut handle, dir.nr(), node, prepared)?;
     if let Err(error) = add_name_at(core, &mut handle, dir, name, spot, new.nr(), kind) {
@@ -204,9 +232,14 @@ pub(crate) fn fill_node(
     match node {
         NewNode::Directory => {
             data.links = 2;
+            if core.state.incompat(Incompat::INLINE_DATA)
+                && inline_directory::make(new.nr(), &mut data, parent)?
+            {
+                return Ok(());
+            }
             let mut store = DirMut { core, handle, nr: new.nr(), inode: &mut data };
             let at = store.append()?;
-            let format = core.state.dir_format;
+            let format = store.format();
             store.edit(at, |block| dir::leaf::init_dots(block, &format, new.nr(), parent))
         }
         NewNode::Symlink(target) => fill_symlink(core, handle, new.nr(), &mut data, target),
@@ -228,6 +261,9 @@ fn fill_symlink(
     data.size = u64_of(target.len());
     if target.len() < BLOCK_BYTES {
         data.block[..target.len()].copy_from_slice(target);
+        return Ok(());
+    }
+    if core.state.incompat(Incompat::INLINE_DATA) && inline::store(data, target, Place::Inode(nr))? {
         return Ok(());
     }
     init_map(core, data);
@@ -265,9 +301,16 @@ fn add_name_at(
     kind: Kind,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
     let entry = Entry { name, inode, file_type: file_type(kind) };
-    match dir::insert_at(&mut store, &core.state.dir_format, spot, &entry)? {
+    let inserted = match spot {
+        NameSpot::Inline => inline_directory::add(core, handle, dir.nr(), &mut data, &entry)?,
+        NameSpot::Blocks(spot) => {
+            let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+            let format = store.format();
+            dir::insert_at(&mut store, &format, spot, &entry)?
+        }
+    };
+    match inserted {
         Insert::Done => {}
         Insert::Exists => return Err(Error::Exists),
         Insert::IndexFull => return Err(Error::DirectoryFull),
@@ -284,8 +327,13 @@ pub(crate) fn take_name(
     name: Name<'_>,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-    dir::remove(&mut store, &core.state.dir_format, name)?.ok_or(Error::NotFound)?;
+    if data.is_inline() {
+        inline_directory::take(core, dir.nr(), &mut data, name)?;
+    } else {
+        let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+        let format = store.format();
+        dir::remove(&mut store, &format, name)?.ok_or(Error::NotFound)?;
+    }
     core.state.stamp(&mut data);
     Ok(())
 }
@@ -295,7 +343,7 @@ pub(crate) fn discard_new(core: &Core, handle: &mut Handle<'_>, new: &Arc<Cached
     freeing::let_values_go_at_once(core, handle, new)?;
     let mut data = new.edit(handle, &core.state.inodes);
     xattr_store::leave_attribute_block(core, handle, &mut data)?;
-    if data.has_map() {
+    if data.is_mapped() {
         let mut map = MapMut { core, handle, nr: new.nr(), inode: &mut data };
         let _ = map.remove(LogicalBlock::ZERO, 1 << 32)?;
     }

@@ -9,6 +9,7 @@ use crate::space::piece::Use;
 use crate::space::reserve;
 use crate::state::{Core, State};
 use crate::stores::block_cache::{Block, Kind};
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{DirRead, DirWrite, Format, Spot};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::Mapping;
@@ -23,7 +24,12 @@ pub(crate) const DIR_CREDITS: u32 =
     hectare_ext4::dir::INSERT_BLOCKS_MAX + 4 * crate::space::map_edit::MAP_CREDITS;
 
 /// Where a name goes in a directory.
-pub(crate) type NameSpot = Spot<DirBlock>;
+pub(crate) enum NameSpot {
+    /// Into the inode, or where its entries go when they leave it.
+    Inline,
+    /// Into blocks.
+    Blocks(Spot<DirBlock>),
+}
 
 /// The bytes of a directory's block as they were read, and the block, which stays in memory meanwhile.
 #[derive(Clone)]
@@ -47,9 +53,14 @@ pub(crate) struct DirRef<'a> {
 }
 
 impl DirRef<'_> {
-    /// The form of this directory: the volume's, but for the names of an encrypted one, which are ciphertext.
+    /// The form of this directory: the volume's, but for the names of an encrypted one, which are ciphertext,
+    /// and of one in which case does not matter.
     pub(crate) fn format(&self) -> Format {
-        Format { opaque_names: self.inode.flags.contains(InodeFlags::ENCRYPT), ..self.state.dir_format }
+        let opaque_names = self.inode.flags.contains(InodeFlags::ENCRYPT);
+        let folds = self.inode.flags.contains(InodeFlags::CASEFOLD) && !opaque_names;
+        // Without a known encoding it is only read, name by name.
+        let folding = if folds { Folding::of(&self.state.sb).ok().flatten() } else { None };
+        Format { opaque_names, folding, ..self.state.dir_format }
     }
 
     fn kind(&self, at: LogicalBlock) -> Kind {
@@ -103,6 +114,11 @@ pub(crate) struct DirMut<'a, 'h> {
 impl DirMut<'_, '_> {
     fn as_ref(&self) -> DirRef<'_> {
         DirRef { state: &self.core.state, nr: self.nr, inode: self.inode }
+    }
+
+    /// As [`DirRef::format`].
+    pub(crate) fn format(&self) -> Format {
+        self.as_ref().format()
     }
 }
 

@@ -13,7 +13,8 @@ use crate::names::node::{DirEntry, kind_of};
 use crate::state::Core;
 use crate::stores::fs_errors::Watched;
 use crate::stores::inode_cache::CachedInode;
-use hectare_ext4::dir::{self, Cookie, EntryRef, FileType, Name, Search};
+use hectare_ext4::casefold::{self, Folding};
+use hectare_ext4::dir::{self, Cookie, DirRead, EntryRef, FileType, Name, Search};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
@@ -47,6 +48,7 @@ pub(crate) fn lookup_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> R
 
 fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
     let data = dir.get();
+    check_encoding(core, &data, name)?;
     let found = if data.flags.contains(InodeFlags::INLINE_DATA) {
         lookup_inline(core, dir, &data, name)?
     } else {
@@ -57,6 +59,31 @@ fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option
     found.map(|nr| check_named(core, dir, nr)).transpose()
 }
 
+/// Returns an error for a name that can't be in a directory where case does not matter: one that is not valid
+/// where names have to be.
+fn check_encoding(core: &Core, dir: &Inode, name: Name<'_>) -> Result<()> {
+    if !dir.flags.contains(InodeFlags::CASEFOLD) || dir.flags.contains(InodeFlags::ENCRYPT) {
+        return Ok(());
+    }
+    let strict =
+        Folding::of(&core.state.sb).is_ok_and(|folding| folding.is_some_and(|folding| folding.strict));
+    if strict && casefold::fold(name.bytes()).is_none() {
+        return Err(Error::Invalid("the name is not UTF-8, which names of this directory must be"));
+    }
+    Ok(())
+}
+
+/// A name as it is stored, which may differ in case from how it is asked for. The directory's operation lock
+/// is held, and it is not inline.
+pub(crate) fn stored_name(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Vec<u8>> {
+    let data = dir.get();
+    let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
+    let found = dir::lookup(&store, &store.format(), name)?.ok_or(Error::NotFound)?;
+    let block = store.block(found.at.block)?.ok_or(Error::NotFound)?;
+    let stored = dir::stored_name(&block, found.at.offset).ok_or(Error::NotFound)?;
+    Ok(stored.to_vec())
+}
+
 /// The place for a name that isn't in a directory yet. The directory's operation lock is held, and it can
 /// be written to.
 ///
@@ -65,9 +92,19 @@ fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option
 pub(crate) fn spot_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<NameSpot> {
     let data = dir.get();
     let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
+    check_encoding(core, &data, name)?;
+    // Such a name would be taken for the directory itself, or for its parent.
+    let folded = store.format().folding.and_then(|_| casefold::fold(name.bytes()));
+    if folded.as_deref().and_then(Name::new).is_some_and(Name::is_dot) {
+        return Err(Error::Exists);
+    }
+    if data.is_inline() {
+        let found = lookup_inline(core, dir, &data, name).watched(&core.state.findings)?;
+        return found.map_or(Ok(NameSpot::Inline), |nr| check_named(core, dir, nr).and(Err(Error::Exists)));
+    }
     check_bounds(dir, &store).watched(&core.state.findings)?;
-    match dir::search(&store, &core.state.dir_format, name).watched(&core.state.findings)? {
-        Search::Absent(spot) => Ok(spot),
+    match dir::search(&store, &store.format(), name).watched(&core.state.findings)? {
+        Search::Absent(spot) => Ok(NameSpot::Blocks(spot)),
         Search::Found(found) => check_named(core, dir, found.inode).and(Err(Error::Exists)),
     }
 }
@@ -93,9 +130,10 @@ fn check_named(core: &Core, dir: &CachedInode, nr: InodeNr) -> Result<InodeNr> {
 }
 
 fn lookup_inline(core: &Core, dir: &CachedInode, data: &Inode, name: Name<'_>) -> Result<Option<InodeNr>> {
-    let mut found = None;
+    let (mut found, folds) = (None, data.flags.contains(InodeFlags::CASEFOLD));
     each_inline(core, dir, data, &mut |entry| {
-        if entry.name == name.bytes() {
+        let is_dot = matches!(entry.name, b"." | b"..");
+        if entry.name == name.bytes() || (folds && !is_dot && casefold::alike(entry.name, name.bytes())) {
             found = Some(entry.inode);
             return ControlFlow::Break(());
         }
@@ -104,7 +142,8 @@ fn lookup_inline(core: &Core, dir: &CachedInode, data: &Inode, name: Name<'_>) -
     Ok(found)
 }
 
-/// Visits the entries of an inline directory; cookies count them from 1.
+/// Visits the entries of an inline directory; cookies are 1, 2, and 3 more than where an entry stands, which
+/// no change of others moves.
 pub(crate) fn each_inline(
     core: &Core,
     dir: &CachedInode,
@@ -119,8 +158,9 @@ pub(crate) fn each_inline(
     {
         return Ok(());
     }
-    for (n, found) in (3..).zip(inline.dir_entries()) {
+    for found in inline.dir_entries() {
         let found = found?;
+        let n = 3 + hectare_units::u64_of(found.at);
         let file_type = FileType::from_code(found.file_type);
         if visit(entry(found.name, found.inode, file_type, n)).is_break() {
             break;

@@ -8,11 +8,9 @@
 
 use crate::attributes::freeing::{self, DROP_CREDITS};
 use crate::attributes::value_inodes::{self, Owner};
-use crate::data::reclaim;
-use crate::data::truncate;
-use crate::encrypted_names::old_name;
+use crate::data::{reclaim, truncate};
+use crate::encrypted_names;
 use crate::error::{Error, Result};
-use crate::immutable::Deed;
 use crate::names::directory::DirRef;
 use crate::names::{create, lookup};
 use crate::space::reserve;
@@ -83,14 +81,16 @@ pub(crate) fn remove_name(
     name: &[u8],
     check: impl Fn(&Core, &CachedInode) -> Result<()>,
 ) -> Result<()> {
-    let name = old_name(name)?;
+    let dir = core.state.directory(parent)?;
+    // Of an encrypted directory, as a listing shows it.
+    let stored = encrypted_names::stored(name, dir.get().flags)?;
+    let name = stored.name()?;
     if name.is_dot() {
         return Err(Error::IsADirectory);
     }
-    let dir = core.state.directory(parent)?;
     reclaim::retry(core, || {
         let _dir = dir.lock().write();
-        create::check_directory_writable(core, &dir, Deed::TakeName)?;
+        create::check_gives_names(core, &dir)?;
         let nr = lookup::lookup_locked(core, &dir, name)?.ok_or(Error::NotFound)?;
         if nr == parent {
             return Err(Corrupt::new("the directory", Place::Inode(parent), "it holds itself").into());
@@ -223,8 +223,8 @@ fn delete_if_unused(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     freeing::delete(core, inode)
 }
 
-/// Frees the nameless files that are still open, and values that lost their last user in a change that failed:
-/// the volume closes, so nothing later can.
+/// Frees the nameless files that are still open, and values that lost their last user in a change that
+/// failed: the volume closes, so nothing later can.
 pub(crate) fn free_nameless(core: &Core) -> Result<()> {
     for inode in std::mem::take(&mut *core.state.nameless.lock()).into_values() {
         let _operation = inode.lock().write();

@@ -8,15 +8,19 @@ use crate::attributes::{flags, freeing};
 use crate::data::{reclaim, writeback};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
+use crate::names::create::NAME_CREDITS;
 use crate::names::directory::{DIR_CREDITS, DirMut};
 use crate::names::node::{Creation, NewNode, file_type, new_name};
-use crate::names::{create, lookup, remove};
+use crate::names::{create, inline_directory, lookup, remove};
+use crate::space::quota;
 use crate::state::Core;
 use crate::stores::fast_changes::NameChange;
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::quotas::Owners;
+use hectare_ext4::casefold;
 use hectare_ext4::dir::{self, Name};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::inode::{DeviceNumber, Kind};
+use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
 use hectare_journal::Handle;
 use hectare_units::InodeNr;
 use std::sync::Arc;
@@ -158,6 +162,9 @@ fn rename_locked(
         _ => {}
     }
     if target == Some(source) {
+        if from.dir.nr() == to.dir.nr() && recases(from, to, mode) {
+            return recase(core, from, to, source);
+        }
         return Ok(()); // two names of one inode, or one name: nothing to do
     }
     for (nr, dir) in [(Some(source), from.dir), (target, to.dir)] {
@@ -190,6 +197,32 @@ fn rename_locked(
     }
 }
 
+/// Whether both are spellings of one name, where case does not matter, and differ.
+fn recases(from: &Side<'_>, to: &Side<'_>, mode: RenameMode) -> bool {
+    let folds = from.dir.get().flags.contains(InodeFlags::CASEFOLD);
+    let differ = from.name != to.name && casefold::alike(from.name.bytes(), to.name.bytes());
+    mode == RenameMode::Replace && folds && differ
+}
+
+/// Spells a name anew.
+fn recase(core: &Core, from: &Side<'_>, to: &Side<'_>, nr: InodeNr) -> Result<()> {
+    let inode = core.state.inode(nr)?;
+    let _inode = inode.lock().write();
+    core.check_changeable(&inode)?;
+    let kind = kind_of(&inode)?;
+    let stored = lookup::stored_name(core, from.dir, from.name)?;
+    let old = Name::opaque(&stored).ok_or(Error::NotFound)?;
+    let mut handle = core.start(NAME_CREDITS)?;
+    create::take_name(core, &mut handle, from.dir, old)?;
+    if let Err(error) = create::add_name(core, &mut handle, to.dir, to.name, nr, kind) {
+        // It has left the room that it needs.
+        create::add_name(core, &mut handle, from.dir, old, nr, kind)?;
+        return Err(error);
+    }
+    inode.edit(&mut handle, &core.state.inodes).ctime = core.state.now();
+    Ok(())
+}
+
 fn replace(
     core: &Core,
     from: &Side<'_>,
@@ -219,6 +252,9 @@ fn replace(
         }
         _ => None,
     };
+    if let Some((inode, _)) = &whiteout {
+        quota::prepare(core, Owners::of(inode))?;
+    }
     let left_credits = whiteout.as_ref().map_or(0, |(_, plan)| plan.credits(core));
     let at_once = target.map_or(Ok(None), |target| freeing::at_once(core, target.nr(), &target.get()))?;
     let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);
@@ -330,9 +366,13 @@ fn point_name(
     kind: Kind,
 ) -> Result<()> {
     let mut data = side.dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: side.dir.nr(), inode: &mut data };
-    dir::replace(&mut store, &core.state.dir_format, side.name, inode, file_type(kind))?
-        .ok_or(Error::NotFound)?;
+    if data.is_inline() {
+        inline_directory::point(core, side.dir.nr(), &mut data, side.name, (inode, file_type(kind)))?;
+    } else {
+        let mut store = DirMut { core, handle, nr: side.dir.nr(), inode: &mut data };
+        let format = store.format();
+        dir::replace(&mut store, &format, side.name, inode, file_type(kind))?.ok_or(Error::NotFound)?;
+    }
     core.state.stamp(&mut data);
     Ok(())
 }
@@ -346,9 +386,15 @@ fn move_dot_dot(
     new: &Arc<CachedInode>,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-    dir::replace(&mut store, &core.state.dir_format, Name::DOT_DOT, new.nr(), file_type(Kind::Directory))?
-        .ok_or_else(|| Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'"))?;
+    let to = (new.nr(), file_type(Kind::Directory));
+    if data.is_inline() {
+        inline_directory::point(core, dir.nr(), &mut data, Name::DOT_DOT, to)?;
+    } else {
+        let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+        let format = store.format();
+        dir::replace(&mut store, &format, Name::DOT_DOT, to.0, to.1)?
+            .ok_or_else(|| Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'"))?;
+    }
     drop(data);
     create::change_subdirectories(core, handle, old, -1);
     create::change_subdirectories(core, handle, new, 1);

@@ -20,7 +20,7 @@ use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::Preallocation;
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
-use hectare_ext4::feature::Compat;
+use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::superblock::{DataMode, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Journal, MetadataView};
@@ -93,11 +93,13 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
     Ok(Core { state, journal, background: OnceLock::new() })
 }
 
-/// What notes changes for fast commits, if the volume has them. None are made where data is journalled; nor
-/// where space comes in clusters, since the kernel (6.18) counts a replayed file's space in blocks.
+/// What notes changes for fast commits, if the volume has them. None are made where data is journalled or
+/// quotas are counted; nor where space comes in clusters, since the kernel (6.18) counts a replayed file's
+/// space in blocks.
 fn fast_changes(sb: &SuperBlock, log: Option<&VolumeLog>, data_mode: DataMode) -> FastChanges {
     let wanted = sb.features().compat.contains(Compat::FAST_COMMIT)
         && data_mode != DataMode::Journal
+        && !sb.features().ro_compat.contains(RoCompat::QUOTA)
         && sb.geometry().cluster_ratio_shift == 0;
     FastChanges::new(log.filter(|_| wanted).map_or(0, VolumeLog::fast_capacity))
 }

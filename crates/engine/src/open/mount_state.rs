@@ -10,6 +10,7 @@
 use crate::data::writeback;
 use crate::error::Result;
 use crate::names::remove;
+use crate::space::quota;
 use crate::state::{Core, State};
 use crate::stores::volume_journal::VolumeLog;
 use hectare_device::Device;
@@ -96,6 +97,7 @@ pub(super) fn finish(core: &Core) -> Result<()> {
 
 /// Writes everything, and clears the mark.
 fn end(core: &Core) -> Result<()> {
+    quota::place_waiting(core)?;
     core.sync_all()?;
     // What the last commit freed is free now.
     mark_closed(&core.state)?;

@@ -32,6 +32,7 @@ pub(crate) fn new_inode(
     mut inode: Inode,
 ) -> Result<Arc<CachedInode>> {
     let directory = inode.kind() == Some(Kind::Directory);
+    let _quota = core.state.claim_inode(&inode)?;
     let taken = if directory { take_for_directory(core, parent)? } else { take_for_file(core, parent)? };
     let Taken { nr, fresh_block } = taken.ok_or(Error::NoInodes)?;
     // Kept until the inode has found it in the cache.
@@ -46,6 +47,7 @@ pub(crate) fn new_inode(
     inode.generation = core.state.arbitrary();
     let cached = core.state.inodes.insert_new(nr, inode, home);
     drop(cached.edit(handle, &core.state.inodes));
+    core.state.count_inode(nr, &cached.get(), true);
     Ok(cached)
 }
 
@@ -173,10 +175,12 @@ pub(crate) fn free_inode(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
         data.dtime = hectare_units::low32(now.seconds.max(1).cast_unsigned());
         data.links = 0;
         data.size = 0;
+        data.sectors = 0;
         directory
     };
     core.state.groups.free_inode(inode.nr(), directory).watched(&core.state.findings)?;
     core.state.fast.make_unfit();
+    core.state.count_inode(inode.nr(), &inode.get(), false);
     inode.mark_freed();
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The map of a file: looks blocks up, whichever kind of map the inode has.
 //!
 //! The map itself, a tree of extents or an indirect map, is [`hectare_ext4::map`]'s; this module supplies its
-//! nodes, from the block cache. Changes are [`crate::space::map_edit`]'s.
+//! nodes, from the block cache. Content in the inode has no map, and so nothing is mapped. Changes are
+//! [`crate::space::map_edit`]'s.
 
 use crate::error::{Error, Result};
 use crate::state::State;
@@ -30,6 +31,9 @@ impl MapRef<'_> {
 
     /// What a file block is mapped to, whichever kind of map the inode has.
     pub(crate) fn lookup(&self, at: LogicalBlock) -> Result<Mapping> {
+        if self.inode.is_inline() {
+            return Ok(Mapping::Hole { next: None });
+        }
         let mapping = self.kind().lookup(self, at).watched(&self.state.findings)?;
         if let Mapping::Mapped(extent) = &mapping {
             self.check_outside(extent.logical, extent.physical, extent.len)?;
@@ -43,11 +47,17 @@ impl MapRef<'_> {
         from: LogicalBlock,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
+        if self.inode.is_inline() {
+            return Ok(());
+        }
         self.kind().for_each(self, from, visit).watched(&self.state.findings)
     }
 
     /// Visits every node below the root with its depth, a parent before its children.
     pub(crate) fn for_each_node(&self, visit: &mut dyn FnMut(BlockNr, u16) -> ControlFlow<()>) -> Result<()> {
+        if self.inode.is_inline() {
+            return Ok(());
+        }
         self.kind().for_each_node(self, visit).watched(&self.state.findings)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::state::State;
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::quotas::Claim;
 use hectare_alloc::{Reservation, Window};
 use hectare_ext4::extent::Extent;
 use hectare_units::{BlockNr, Clusters, LogicalBlock};
@@ -23,22 +24,29 @@ pub(crate) struct Piece {
     pub(crate) extent: Extent,
     /// The new space; `None` if the blocks lie in a cluster the file has already (`bigalloc`).
     space: Option<Reservation>,
+    /// What it counts for until it is mapped, if the volume has quotas.
+    quota: Option<Claim>,
 }
 
 impl Piece {
     /// Blocks from `logical` on, in a cluster that holds other blocks of the file.
     pub(super) fn shared(logical: LogicalBlock, len: u32, physical: BlockNr) -> Self {
-        Self { extent: Extent { logical, len, physical, unwritten: false }, space: None }
+        Self { extent: Extent { logical, len, physical, unwritten: false }, space: None, quota: None }
     }
 
     /// Blocks with space that the caller chose.
     pub(crate) fn held(extent: Extent, space: Reservation) -> Self {
-        Self { extent, space: Some(space) }
+        Self { extent, space: Some(space), quota: None }
     }
 
-    /// The mapping, and the space it brings.
-    pub(crate) fn into_parts(self) -> (Extent, Option<Reservation>) {
-        (self.extent, self.space)
+    /// The same, with what is claimed for it.
+    pub(super) fn claimed(self, quota: Option<Claim>) -> Self {
+        Self { quota, ..self }
+    }
+
+    /// The mapping, the space it brings, and what is claimed for it.
+    pub(crate) fn into_parts(self) -> (Extent, Option<Reservation>, Option<Claim>) {
+        (self.extent, self.space, self.quota)
     }
 }
 

@@ -8,6 +8,9 @@
 //! With `bigalloc` the blocks of one cluster of the file must lie in one cluster of the volume, so a hole
 //! beside mapped blocks of its cluster gets the cluster they have ([`Piece::shared`]).
 //!
+//! Space for content and attributes is claimed from the quotas of its owners first; nodes of trees count, but
+//! are never refused, since a map must stay changeable.
+//!
 //! What it is not: the map ([`crate::space::map`]), which gets space when it is published.
 
 use crate::error::{Error, Result};
@@ -40,11 +43,13 @@ pub(crate) fn kept_for(core: &Core, inode: &CachedInode, logical: LogicalBlock, 
         return None;
     }
     let asked = Clusters::new(one_step(core, &inode.get(), logical, len).into());
+    // Where no more is allowed, what is mapped already may be what is asked for.
+    let (asked, quota) = core.state.claim_clusters(inode.nr(), &inode.get(), asked).ok()?;
     let space = inode.window().take(logical.get().into(), asked)?;
     core.state.allocator.note_window(inode.nr().get(), asked, &space);
     let physical = core.state.geometry().cluster_start(space.run().start);
     let len = low32(space.len().get());
-    Some(Piece::held(Extent { logical, len, physical, unwritten: false }, space))
+    Some(Piece::held(Extent { logical, len, physical, unwritten: false }, space).claimed(quota))
 }
 
 /// How many of `len` blocks of a file from `logical` on one transaction maps.
@@ -81,6 +86,7 @@ pub(crate) fn reserve_for(
         len = clip_to_free_clusters(core, &map, logical, len)?;
     }
     let clusters = Clusters::new((u64::from(lead) + u64::from(len)).div_ceil(1 << shift));
+    let (clusters, quota) = core.state.claim_clusters(nr, inode, clusters)?;
     let space = space_for(core, &Hole { map, logical, lead, clusters }, purpose)?;
     let got = (space.len().get() << shift) - u64::from(lead);
     let physical = core.state.geometry().cluster_start(space.run().start) + Blocks::new(lead.into());
@@ -91,7 +97,7 @@ pub(crate) fn reserve_for(
             format!("inode {nr} is mapped by blocks, and only blocks that no such map reaches are free");
         return Err(Error::Unsupported(what));
     }
-    Ok(Piece::held(Extent { logical, len, physical, unwritten: false }, space))
+    Ok(Piece::held(Extent { logical, len, physical, unwritten: false }, space).claimed(quota))
 }
 
 /// Shortens a hole so that it does not end in a cluster whose later blocks are mapped.

@@ -1,9 +1,10 @@
 //! The commit: renders typed state into bytes, once, and writes them to the log or their final locations.
 //!
-//! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps
-//! from the allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and
-//! the superblock last. [`Committer::write`] then writes all of it beside new work: to the volume's log
-//! ([`crate::stores::volume_journal`]), or straight to the final locations on a volume that has no journal.
+//! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, the records of
+//! quotas into their files, block bitmaps from the allocator, inode bitmaps and descriptors from the groups,
+//! seals every dirty metadata block, and the superblock last. [`Committer::write`] then writes all of it
+//! beside new work: to the volume's log ([`crate::stores::volume_journal`]), or straight to the final
+//! locations on a volume that has no journal.
 //!
 //! Rendering inodes is most of that work. If there are many, [`Committer::prepare`] does it before, beside
 //! open handles, and the few that were changed since are rendered again.
@@ -85,6 +86,9 @@ impl Commit for Committer {
         state.fast.restart();
         drop(state.inodes.take_changed());
         state.inodes.render(&state.blocks, &state.sb, txn);
+        if let Some(quotas) = state.quotas() {
+            quotas.render(&state.blocks, state.geometry().block_size)?;
+        }
         let mut blocks: Vec<LoggedBlock> = Vec::new();
         state.allocator.render_dirty(txn, |group, words, free| {
             blocks.push(state.groups.seal_block_bitmap(group, words, free)?);

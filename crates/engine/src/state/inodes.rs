@@ -10,6 +10,7 @@ use crate::stores::inode_cache::{CachedInode, Home};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Compat;
 use hectare_ext4::inode::{Inode, Kind};
+use hectare_ext4::quota::Kind as QuotaKind;
 use hectare_units::{Blocks, InodeNr, usize_of};
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ impl State {
     pub(crate) fn is_special(&self, nr: InodeNr) -> bool {
         let orphan_file = self.sb.features().compat.contains(Compat::ORPHAN_FILE)
             && nr.get() == self.sb.raw().s_orphan_file_inum.get();
-        orphan_file || (nr != InodeNr::ROOT && nr < self.sb.first_inode())
+        let project_quota = self.sb.quota_inode(QuotaKind::Project) == Some(nr);
+        orphan_file || project_quota || (nr != InodeNr::ROOT && nr < self.sb.first_inode())
     }
 
     /// The directory, not freed.

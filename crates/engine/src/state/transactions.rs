@@ -43,6 +43,7 @@ impl Core {
     #[track_caller]
     pub(crate) fn start_recorded(&self, credits: u32) -> Result<Handle<'_>> {
         self.check_takes_changes()?;
+        let credits = credits.saturating_add(self.state.quota_credits());
         self.journal.start(Credits::new(credits)).map_err(aborted)
     }
 

@@ -7,6 +7,7 @@
 //! lock under it.
 
 use crate::error::Error;
+use crate::stores::quotas::Claim as QuotaClaim;
 use crate::stores::wb_error::Untold;
 use hectare_alloc::Claim;
 use hectare_units::{Clusters, index_of, u64_of};
@@ -52,6 +53,8 @@ pub(crate) struct State {
     pub(crate) buffer: Option<Buffer>,
     /// Covers the clusters of the bytes and the worst growth of the tree, until the bytes are placed.
     pub(crate) claim: Option<Claim>,
+    /// The same of the owners' quotas, for the clusters of the bytes.
+    pub(crate) quota: Option<QuotaClaim>,
     /// Writeback errors, and which of them were reported.
     pub(crate) failed: Untold,
 }

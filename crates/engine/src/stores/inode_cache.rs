@@ -8,6 +8,8 @@
 //! - the *data* lock is inside the transaction and held for moments: [`CachedInode::get`] reads the typed
 //!   inode, [`CachedInode::edit`] changes it, which needs a [`Handle`] and puts the inode on the dirty list.
 //!
+//! Whatever changes an inode does so through [`InodeEdit`], which keeps the quotas right.
+//!
 //! Dirty inodes are rendered into their inode-table block once per commit ([`InodeCache::render`]). An inode
 //! may also be *touched* without a handle ([`CachedInode::touch`]), which changes its times and nothing else:
 //! it is rendered like a dirty one.
@@ -23,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::stores::appended::Delayed;
 use crate::stores::block_cache::{Block, BlockCache};
 use crate::stores::lazytime::Mark;
+use crate::stores::quotas::{Counted, Quotas};
 use crate::stores::ranked_lock::{Held, RankedLock};
 use crate::stores::runs::Runs;
 use crate::stores::shard::Cached;
@@ -36,7 +39,7 @@ use hectare_journal::Handle;
 use hectare_journal::lock_order::LockRank;
 use hectare_units::{Clusters, InodeNr, TxnId};
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -112,7 +115,7 @@ impl CachedInode {
         self: &'a Arc<Self>,
         handle: &mut Handle<'_>,
         cache: &InodeCache,
-    ) -> Held<RwLockWriteGuard<'a, Inode>> {
+    ) -> InodeEdit<'a> {
         let mut data = self.data.write();
         // Under the lock: a rendering that came before it has taken the inode off the list.
         if cache.list(self) {
@@ -122,7 +125,9 @@ impl CachedInode {
         self.changed_in.store(handle.txn().get(), Ordering::Release);
         self.touched.bring_into(&mut data);
         self.runs.forget();
-        data
+        let quotas = cache.quotas().filter(|quotas| quotas.counts(self.nr));
+        let charge = quotas.map(|quotas| (Arc::clone(quotas), Counted::of(&data)));
+        InodeEdit { data, charge }
     }
 
     /// Stamps the inode as overwritten at `now`, without a transaction: visible at once, on the device with
@@ -245,6 +250,34 @@ impl CachedInode {
     }
 }
 
+/// An inode that is being changed. When this is dropped, what it counts for in the quotas follows.
+pub(crate) struct InodeEdit<'a> {
+    data: Held<RwLockWriteGuard<'a, Inode>>,
+    /// What it counted for before.
+    charge: Option<(Arc<Quotas>, Counted)>,
+}
+
+impl Deref for InodeEdit<'_> {
+    type Target = Inode;
+    fn deref(&self) -> &Inode {
+        &self.data
+    }
+}
+
+impl DerefMut for InodeEdit<'_> {
+    fn deref_mut(&mut self) -> &mut Inode {
+        &mut self.data
+    }
+}
+
+impl Drop for InodeEdit<'_> {
+    fn drop(&mut self) {
+        if let Some((quotas, before)) = &self.charge {
+            quotas.moved(before, &Counted::of(&self.data));
+        }
+    }
+}
+
 impl Cached for CachedInode {
     fn is_dirty(&self) -> bool {
         self.dirty.load(Ordering::Acquire)
@@ -261,6 +294,8 @@ pub(crate) struct InodeCache {
     dirty: DirtyList<CachedInode>,
     /// Those that changed since the last commit of either kind; only if there are fast commits.
     changed: Option<Mutex<Vec<Arc<CachedInode>>>>,
+    /// What the inodes count for, where the volume counts that.
+    quotas: OnceLock<Arc<Quotas>>,
 }
 
 impl InodeCache {
@@ -268,7 +303,7 @@ impl InodeCache {
     /// changed for fast commits.
     pub(crate) fn new(max: usize, notes_changed: bool) -> Self {
         let changed = notes_changed.then(Mutex::default);
-        Self { held: Sharded::new(max), dirty: DirtyList::default(), changed }
+        Self { held: Sharded::new(max), dirty: DirtyList::default(), changed, quotas: OnceLock::new() }
     }
 
     /// Lists an inode for the next fast commit.
@@ -286,6 +321,16 @@ impl InodeCache {
         let taken = taken.unwrap_or_default();
         taken.iter().for_each(|inode| inode.changed.store(false, Ordering::Release));
         taken
+    }
+
+    /// What changes of inodes are counted in, if they are.
+    pub(crate) fn quotas(&self) -> Option<&Arc<Quotas>> {
+        self.quotas.get()
+    }
+
+    /// Has every change of an inode counted from now on.
+    pub(crate) fn count_in(&self, quotas: Arc<Quotas>) {
+        self.quotas.get_or_init(|| quotas);
     }
 
     /// Inodes in memory; the shards are counted one after the other.

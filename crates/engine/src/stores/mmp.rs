@@ -1,110 +1,221 @@
 //! Multiple-mount protection: refuses a volume that another host has in use, and marks ours as in use.
 //!
-//! The MMP block holds a sequence number that the user of the volume changes every few seconds. To open for
-//! writing, the block must say *clean* (or not change for long enough, which is not tried: a volume that
-//! looks in use is refused, and the message says how to clear it). While the volume is open its block holds
-//! our sequence number, and a thread renews it; closing writes *clean* again.
+//! The MMP block holds a number that the user of the volume changes every few seconds, and who that is. To
+//! open for writing, the block must say *clean*, or not change for longer than its user may take to change
+//! it, which is waited for: a user that crashed leaves the same mark as one that lives. Then our number is
+//! written, and after as long a wait it must still be there. While the volume is open a thread changes it,
+//! and closing writes *clean* again. All this is as the kernel does it; reading takes no part in it.
+//!
+//! Each time before it writes, the thread checks that the block is as it left it. If another host has written
+//! there, both use the volume: ours ends all changes at once, and does not touch the block any more.
+//!
+//! The thread is one of its own, not the one that commits: a commit may take longer than others wait.
 
 use crate::error::{Error, Result};
 use hectare_device::Device;
+use hectare_ext4::checksum::Seed;
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_ext4::time::Timestamp;
-use hectare_units::{BlockNr, Bytes};
+use hectare_ext4::time::{SECONDS_MAX, Timestamp};
+use hectare_units::{BlockNr, Bytes, low32, random};
+use log::warn;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// The shortest and the longest interval, in seconds, after which the user of a volume must have changed the
+/// block.
+const CHECK_MIN: u16 = 5;
+const CHECK_MAX: u16 = 300;
+
+/// The largest number that is no mark.
+const SEQUENCE_MAX: u32 = 0xe24d_4d4f;
+
+/// What is called, with who it was, when another host has written to the block.
+type OnLoss = Box<dyn FnOnce(&str) + Send>;
+
+/// Where the block lies, and how it is sealed.
+#[derive(Clone, Copy)]
+struct MmpBlock {
+    at: Bytes,
+    block: BlockNr,
+    len: usize,
+    seed: Option<Seed>,
+}
+
+impl MmpBlock {
+    fn of(sb: &SuperBlock) -> Self {
+        let (size, block) = (sb.geometry().block_size, BlockNr::new(sb.raw().s_mmp_block.get()));
+        Self { at: block.offset(size), block, len: size.len(), seed: sb.seed() }
+    }
+
+    fn read(&self, device: &dyn Device) -> Result<Mmp> {
+        let mut bytes = vec![0; self.len];
+        device.read_at(self.at, &mut bytes)?;
+        Ok(Mmp::parse(&bytes, self.block, self.seed)?)
+    }
+
+    fn write(&self, device: &dyn Device, mmp: &Mmp) -> Result<()> {
+        device.write_at(self.at, &mmp.render(self.seed))?;
+        Ok(device.flush()?)
+    }
+}
 
 /// A volume that others can see is in use. Dropping it stops the renewal and leaves the block as it is.
 pub(crate) struct Guard {
-    at: Bytes,
-    /// The block of an unused volume.
-    clean: [u8; 1024],
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    place: MmpBlock,
+    /// Seconds between two changes of the block.
+    interval: u16,
+    shared: Arc<Shared>,
     heartbeat: Option<JoinHandle<()>>,
 }
 
-/// Checks the MMP block and, for writing, takes the volume. Returns `None` where the volume has no such
-/// protection or is opened for reading only.
-pub(crate) fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, read_only: bool) -> Result<Option<Guard>> {
-    if !sb.features().incompat.contains(Incompat::MMP) {
+#[derive(Default)]
+struct Shared {
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Told {
+    stop: bool,
+    /// Who has written to the block, if anybody has.
+    lost: Option<String>,
+    on_loss: Option<OnLoss>,
+}
+
+/// Checks the MMP block and takes the volume for writing. Returns `None` where the volume has no such
+/// protection or is opened for reading only. A volume that may be in use is watched, if the caller `waits`.
+pub(crate) fn enter(
+    device: &Arc<dyn Device>,
+    sb: &SuperBlock,
+    read_only: bool,
+    waits: bool,
+) -> Result<Option<Guard>> {
+    if read_only || !sb.features().incompat.contains(Incompat::MMP) {
         return Ok(None);
     }
-    let size = sb.geometry().block_size;
-    let block = BlockNr::new(sb.raw().s_mmp_block.get());
-    let at = block.offset(size);
-    let mut bytes = vec![0; size.len()];
-    device.read_at(at, &mut bytes)?;
-    let mmp = Mmp::parse(&bytes, block, sb.seed())?;
-    match &mmp.status {
-        Status::Clean => {}
-        Status::InUse { node, device, .. } => {
-            return Err(Error::Unsupported(format!(
-                "the volume is in use by host {node}, device {device} (MMP): close it there, or, if \
-                 that host is gone, clear the mark with tune2fs -f -E clear_mmp"
-            )));
-        }
+    let place = MmpBlock::of(sb);
+    let found = place.read(&**device)?;
+    let wait = match &found.status {
+        Status::Clean => Duration::ZERO,
         Status::Fsck => {
             return Err(Error::Unsupported(
-                "the volume is being checked by e2fsck (MMP): wait for it, or clear the mark with \
-                 tune2fs -f -E clear_mmp"
+                "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear \
+                 the mark with tune2fs -f -E clear_mmp"
                     .into(),
             ));
         }
+        Status::InUse { .. } if !waits => {
+            let gone = ", or, if that host is gone, clear the mark with tune2fs -f -E clear_mmp";
+            return Err(in_use(&found, gone));
+        }
+        Status::InUse { .. } => {
+            let wait = wait_for(&found, sb, place.block)?;
+            let (seconds, user) = (2 * wait.as_secs(), described(&found));
+            warn!("the volume may be in use by {user} (MMP): waiting {seconds} seconds to see");
+            thread::sleep(wait);
+            let again = place.read(&**device)?;
+            if again.status != found.status {
+                return Err(in_use(&again, ""));
+            }
+            wait
+        }
+    };
+    Guard::take(device, sb, place, wait).map(Some)
+}
+
+/// How long the user of a volume may take to change the block.
+fn wait_for(found: &Mmp, sb: &SuperBlock, block: BlockNr) -> Result<Duration> {
+    let interval = sb.raw().s_mmp_update_interval.get().max(CHECK_MIN).max(found.check_interval);
+    if interval > CHECK_MAX {
+        let what = format!("it asks to wait {interval} seconds, and {CHECK_MAX} is the most");
+        return Err(Corrupt::new("multiple mount protection", Place::Block(block), what).into());
     }
-    if read_only {
-        return Ok(None);
+    let interval = u64::from(interval);
+    Ok(Duration::from_secs((2 * interval + 1).min(interval + 60)))
+}
+
+fn in_use(mmp: &Mmp, hint: &str) -> Error {
+    Error::Unsupported(format!("the volume is in use by {} (MMP): close it there{hint}", described(mmp)))
+}
+
+/// Who wrote the block, and when.
+fn described(mmp: &Mmp) -> String {
+    let seconds = i64::try_from(mmp.time).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
+    let time = Timestamp::from_seconds(seconds).utc();
+    match &mmp.status {
+        Status::InUse { node, device, .. } => format!("host {node}, device {device}, last seen {time}"),
+        Status::Fsck => format!("e2fsck, since {time}"),
+        Status::Clean => format!("nobody, since {time}"),
     }
-    Guard::take(device, sb, at, mmp).map(Some)
 }
 
 impl Guard {
-    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, at: Bytes, mmp: Mmp) -> Result<Self> {
-        let seed = sb.seed();
-        let mine = move |sequence: u32, device: &dyn Device| Mmp {
-            status: Status::InUse { node: node_name(), device: device.name().to_owned(), sequence },
-            time: Timestamp::now().seconds.cast_unsigned(),
-            check_interval: mmp.check_interval,
+    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, place: MmpBlock, wait: Duration) -> Result<Self> {
+        let interval = sb.raw().s_mmp_update_interval.get().max(1);
+        let mine = Mmp {
+            status: Status::InUse {
+                node: node_name(),
+                device: short_name(device.name()),
+                sequence: arbitrary_sequence(),
+            },
+            time: now(),
+            check_interval: interval.saturating_mul(2).clamp(CHECK_MIN, CHECK_MAX),
         };
-        device.write_at(at, &mine(1, &**device).render(seed))?;
-        device.flush()?;
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let interval = Duration::from_secs(u64::from(sb.raw().s_mmp_update_interval.get().max(1)));
+        // As it will be read: names are cut to their fields.
+        let mine = Mmp::parse(&mine.render(place.seed), place.block, place.seed)?;
+        place.write(&**device, &mine)?;
+        thread::sleep(wait);
+        let found = place.read(&**device)?;
+        if found.status != mine.status {
+            return Err(in_use(&found, ""));
+        }
+        let shared = Arc::new(Shared::default());
         let heartbeat = {
-            let (device, stop, mut sequence) = (Arc::clone(device), Arc::clone(&stop), 1u32);
-            std::thread::spawn(move || {
-                let (stopped, wake) = &*stop;
-                let mut stopped = stopped.lock();
-                while !*stopped {
-                    if wake.wait_for(&mut stopped, interval).timed_out() {
-                        // Far below the two values with a special meaning.
-                        sequence = sequence % 0x7fff_ffff + 1;
-                        // After a failed renewal other hosts may think the volume free; the next write fails
-                        // too and latches.
-                        let _ = device.write_at(at, &mine(sequence, &*device).render(seed));
-                    }
-                }
-            })
+            let (device, shared) = (Arc::clone(device), Arc::clone(&shared));
+            let every = Duration::from_secs(interval.into());
+            thread::Builder::new()
+                .name("hectare-mmp".into())
+                .spawn(move || beat(&*device, place, &shared, mine, every))
+                .map_err(|error| Error::Unsupported(format!("no thread can renew the mark (MMP): {error}")))?
         };
-        let clean =
-            Mmp { status: Status::Clean, time: 0, check_interval: sb.raw().s_mmp_update_interval.get() };
-        Ok(Self { at, clean: clean.render(seed), stop, heartbeat: Some(heartbeat) })
+        Ok(Self { place, interval, shared, heartbeat: Some(heartbeat) })
+    }
+
+    /// Sets what is done when another host has written to the block.
+    pub(crate) fn on_loss(&self, act: OnLoss) {
+        let mut told = self.shared.told.lock();
+        match told.lost.clone() {
+            Some(who) => {
+                drop(told);
+                act(&who);
+            }
+            None => told.on_loss = Some(act),
+        }
     }
 
     fn halt(&mut self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
-        if let Some(heartbeat) = self.heartbeat.take() {
+        self.shared.told.lock().stop = true;
+        self.shared.changed.notify_all();
+        let heartbeat = self.heartbeat.take();
+        // It may be the one that closes the volume.
+        if let Some(heartbeat) = heartbeat.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = heartbeat.join(); // it does not panic; the result does not matter
         }
     }
 
-    /// Marks the volume as free again.
+    /// Marks the volume as free again, unless another host has taken it.
     pub(crate) fn leave(mut self, device: &dyn Device) -> Result<()> {
         self.halt();
-        device.write_at(self.at, &self.clean)?;
+        if self.shared.told.lock().lost.is_some() {
+            return Ok(());
+        }
+        let clean = Mmp { status: Status::Clean, time: now(), check_interval: self.interval };
+        device.write_at(self.place.at, &clean.render(self.place.seed))?;
         Ok(())
     }
 }
@@ -113,6 +224,73 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.halt();
     }
+}
+
+/// Changes the block at intervals, until it is told to stop or another host has written to it.
+fn beat(device: &dyn Device, place: MmpBlock, shared: &Shared, mut mine: Mmp, every: Duration) {
+    let mut last = Instant::now();
+    loop {
+        let mut told = shared.told.lock();
+        while !told.stop {
+            if shared.changed.wait_until(&mut told, last + every).timed_out() {
+                break;
+            }
+        }
+        if told.stop {
+            return;
+        }
+        drop(told);
+        let before = mine.clone();
+        if let Status::InUse { sequence, .. } = &mut mine.status {
+            *sequence = if *sequence < SEQUENCE_MAX { *sequence + 1 } else { 1 };
+        }
+        // Others wait for longer than this host took.
+        let took = low32((last.elapsed().as_secs() + 1).min(CHECK_MAX.into()));
+        mine.time = now();
+        mine.check_interval = u16::try_from(2 * took).unwrap_or(CHECK_MAX).clamp(CHECK_MIN, CHECK_MAX);
+        last = Instant::now();
+        let renewed = match place.read(device) {
+            Ok(found) if found.status == before.status => place.write(device, &mine),
+            Ok(found) => return lose(shared, &described(&found)),
+            Err(Error::Corrupt(what)) => return lose(shared, &format!("somebody unknown: {what}")),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = renewed {
+            // After failed renewals other hosts may think the volume free; the next write fails too and
+            // latches.
+            warn!("the mark of this host could not be renewed (MMP): {error}");
+            mine.status = before.status;
+        }
+    }
+}
+
+/// Notes who has taken the volume, and has it end.
+fn lose(shared: &Shared, who: &str) {
+    let mut told = shared.told.lock();
+    told.lost = Some(who.to_owned());
+    let act = told.on_loss.take();
+    drop(told);
+    if let Some(act) = act {
+        act(who);
+    }
+}
+
+fn now() -> u64 {
+    Timestamp::now().seconds.cast_unsigned()
+}
+
+/// A number that no other host is likely to start with.
+fn arbitrary_sequence() -> u32 {
+    let time = Timestamp::now();
+    let seed = time.seconds.cast_unsigned() << 30
+        ^ u64::from(time.nanoseconds)
+        ^ u64::from(std::process::id()) << 44;
+    low32(random::mixed(seed)) % SEQUENCE_MAX + 1
+}
+
+/// The last part of a device's name: the block has room for 31 bytes.
+fn short_name(name: &str) -> String {
+    name.rsplit('/').next().unwrap_or(name).to_owned()
 }
 
 /// This host's name, for others to read.

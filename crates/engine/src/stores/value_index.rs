@@ -1,11 +1,12 @@
-//! Finds the inodes that hold attribute values (`ea_inode`) by the values' hashes, so that equal values share one.
+//! Finds the inodes that hold attribute values (`ea_inode`) by the values' hashes, so that equal values share
+//! one.
 //!
-//! Like the kernel's cache this is a memory of what was seen: values that were set or read since the volume was
-//! opened. It is bounded; what it forgets is stored twice, which is correct.
+//! Like the kernel's cache this is a memory of what was seen: values that were set or read since the volume
+//! was opened. It is bounded; what it forgets is stored twice, which is correct.
 //!
-//! The lock here decides between two that use one value at once, one of which is the last: an inode that is taken
-//! under it has users, and one that lost its last user under it is never taken again. It comes after a handle and
-//! before the data of an inode.
+//! The lock here decides between two that use one value at once, one of which is the last: an inode that is
+//! taken under it has users, and one that lost its last user under it is never taken again. It comes after a
+//! handle and before the data of an inode.
 
 use crate::stores::inode_cache::CachedInode;
 use hectare_units::InodeNr;

@@ -5,6 +5,7 @@ use crate::attributes::stat::Changes;
 use crate::attributes::{flags, label, ownership, permission, stat, xattr_permission, xattr_read, xattrs};
 use crate::caller::{Caller, Capabilities};
 use crate::error::Result;
+use crate::names::remove;
 use crate::volume::Volume;
 use hectare_ext4::inode::InodeFlags;
 use hectare_ext4::xattr::How;
@@ -28,7 +29,7 @@ impl Volume {
     /// [`crate::Error::Unsupported`] for flags that the kind of inode, the volume or this program does not
     /// have.
     pub fn set_inode_flags(&self, nr: InodeNr, flags: InodeFlags, caller: &Caller<'_>) -> Result<()> {
-        flags::change_flags(self.core(), nr, Some(flags), None, caller)
+        flags::change_flags(self.core(), nr, Some(flags), None, caller, remove::check_empty)
     }
 
     /// The project of an inode; 0 on a volume without projects.
@@ -51,7 +52,7 @@ impl Volume {
         project: u32,
         caller: &Caller<'_>,
     ) -> Result<()> {
-        flags::change_flags(self.core(), nr, Some(flags), Some(project), caller)
+        flags::change_flags(self.core(), nr, Some(flags), Some(project), caller, remove::check_empty)
     }
 
     /// Sets the project of an inode.
@@ -59,7 +60,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::set_flags_and_project`].
     pub fn set_project(&self, nr: InodeNr, project: u32, caller: &Caller<'_>) -> Result<()> {
-        flags::change_flags(self.core(), nr, None, Some(project), caller)
+        flags::change_flags(self.core(), nr, None, Some(project), caller, remove::check_empty)
     }
 
     /// Sets or clears the flag that sends a file's content through the journal whatever the mode (`chattr
@@ -69,7 +70,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::set_inode_flags`] for root.
     pub fn set_journal_data(&self, nr: InodeNr, on: bool) -> Result<()> {
-        flags::set_journal_data(self.core(), nr, on)
+        flags::set_journal_data(self.core(), nr, on, remove::check_empty)
     }
 
     /// The current label, up to 16 bytes.

@@ -1,8 +1,9 @@
 //! The face of [`crate::data`]: syncing, trimming, and what is asked of a volume about file data.
 
-use crate::data::{checks, sync, trim, truncate, writeback};
+use crate::data::{checks, sync, trim, truncate, verity, writeback};
 use crate::error::Result;
 use crate::volume::Volume;
+use hectare_ext4::verity::{Algorithm, Params};
 use hectare_units::InodeNr;
 use std::ops::Range;
 use std::time::Duration;
@@ -39,6 +40,34 @@ impl Volume {
     /// periodically. Errors are reported by fsync or close of the file.
     pub fn place_aged(&self, age: Duration) {
         writeback::place_aged(self.core(), age);
+    }
+
+    /// Seals a file with fs-verity: its content never changes again, and can be verified. The volume must
+    /// have the feature (`verity`).
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] without that feature, for blocks larger than the volume's, and for files
+    /// that can't be written; [`crate::Error::NoSpace`], and the file is then as it was; as for writing.
+    pub fn enable_verity(&self, nr: InodeNr, params: Params) -> Result<()> {
+        verity::enable(self.core(), &self.core().state.inode(nr)?, params)
+    }
+
+    /// The digest of a file that fs-verity seals, with the hash it is made by.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] if the file is not sealed; [`crate::Error::Corrupt`] for a descriptor
+    /// that is not one.
+    pub fn verity_digest(&self, nr: InodeNr) -> Result<(Algorithm, Vec<u8>)> {
+        verity::digest(self.core(), &*self.core().state.inode(nr)?)
+    }
+
+    /// Verifies all of a file that fs-verity seals.
+    ///
+    /// # Errors
+    /// As [`Self::verity_digest`]; [`crate::Error::Corrupt`], with file and block, for one that is not as it
+    /// was sealed.
+    pub fn verify_verity(&self, nr: InodeNr) -> Result<()> {
+        verity::verify(self.core(), &*self.core().state.inode(nr)?)
     }
 
     /// Writes everything changed so far and flushes the device.

@@ -5,11 +5,14 @@ use crate::error::{Error, Result};
 use crate::names::node::{Creation, DirEntry, NewNode};
 use crate::names::rename::RenameMode;
 use crate::names::{create, lookup, remove, rename, tmpfile};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use crate::volume::open_file::OpenFile;
 use hectare_ext4::dir::Cookie;
-use hectare_ext4::inode::Kind;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_units::InodeNr;
+use std::sync::Arc;
 
 impl Volume {
     /// Looks a name up; in an encrypted directory, by the text of a listing.
@@ -18,6 +21,15 @@ impl Volume {
     /// [`Error::NotFound`], or the error of reading the directory.
     pub fn lookup(&self, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
         lookup::lookup(self.core(), parent, name)
+    }
+
+    /// Whether case does not matter in a directory: a name has many spellings there, and every change of one is
+    /// a change of all.
+    #[must_use]
+    pub fn folds_names(&self, nr: InodeNr) -> bool {
+        let state = &self.core().state;
+        let folds = |inode: Arc<CachedInode>| inode.get().flags.contains(InodeFlags::CASEFOLD);
+        state.incompat(Incompat::CASEFOLD) && state.inode(nr).is_ok_and(folds)
     }
 
     /// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A

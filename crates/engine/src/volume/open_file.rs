@@ -11,7 +11,7 @@ use crate::attributes::stat::{Changes, Metadata};
 use crate::data::checks::Source;
 use crate::data::fallocate::FallocateMode;
 use crate::data::seek::FileExtent;
-use crate::data::{copy, fallocate, read, seek, truncate, write, writeback};
+use crate::data::{copy, fallocate, read, seek, truncate, verity, write, writeback};
 use crate::error::{Error, Result};
 use crate::names::remove;
 use crate::space::map::MapRef;
@@ -49,7 +49,7 @@ impl OpenFile {
     /// [`Error::Corrupt`], [`Error::Device`], or [`Error::Unsupported`] for content that can't be read.
     pub fn read_at(&self, at: u64, out: &mut [u8]) -> Result<usize> {
         let _operation = self.inode.lock().read();
-        read::read_locked(self.volume.core(), &self.inode, at, out)
+        verity::read_locked(self.volume.core(), &self.inode, at, out)
     }
 
     /// Writes at byte `at`, which may lie beyond the end; fewer bytes than requested only if the volume is

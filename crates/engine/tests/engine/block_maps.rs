@@ -5,7 +5,7 @@ use crate::common::{
     InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, open_image, open_read_only, pattern,
     save,
 };
-use hectare_engine::{Creation, Error, FallocateMode, OpenFile};
+use hectare_engine::{Caller, Creation, Error, FallocateMode, InodeFlags, OpenFile};
 use hectare_oracle::{KernelMount, assert_clean, debugfs_write, mke2fs, skip, skip_part};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -236,3 +236,41 @@ fn regression_a_first_attribute_brings_its_feature() {
         close_clean(&held);
     }
 }
+
+/// `chattr -e` and `+e`, on a volume that has both.
+#[test]
+fn maps_are_exchanged_both_ways() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024"], "64M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("block_maps::maps_are_exchanged", reason),
+    };
+    let held = in_memory(&bytes);
+    let (file, dir) = (make(&held, "file"), held.volume.create_dir("dir", Creation::default()).unwrap());
+    let data = pattern(1, 0, 9 << 20);
+    for step in 0..40 {
+        file.write_all_at(step * (300 << 10), &data[..100 << 10]).unwrap();
+    }
+    for n in 0..300 {
+        make(&held, &format!("dir/a name that fills blocks {n}"));
+    }
+    let before = held.volume.read("file").unwrap();
+    for round in 0..4 {
+        for nr in [file.inode(), dir] {
+            let flags = held.volume.stat(nr).unwrap().flags ^ InodeFlags::EXTENTS;
+            held.volume.set_inode_flags(nr, flags & SETTABLE, &Caller::ROOT).unwrap();
+            assert_eq!(held.volume.stat(nr).unwrap().flags.contains(InodeFlags::EXTENTS), round % 2 == 1);
+        }
+        held.volume.sync().unwrap();
+        assert_clean_bytes(&held.device.to_vec());
+        assert!(held.volume.read("file").unwrap() == before, "{round}");
+        assert_eq!(held.volume.read_dir("dir").unwrap().len(), 300);
+    }
+    file.fallocate(FallocateMode::Allocate { keep_size: false }, 20 << 20, 1 << 20).unwrap();
+    let refused = held.volume.set_inode_flags(file.inode(), InodeFlags::empty(), &Caller::ROOT);
+    assert!(matches!(&refused, Err(Error::Unsupported(what)) if what.contains("unwritten")), "{refused:?}");
+    drop(file);
+    close_clean(&held);
+}
+
+/// What programs may set, of the flags here.
+const SETTABLE: InodeFlags = InodeFlags::EXTENTS;

@@ -5,10 +5,10 @@
 //! ciphertext and, if there is more, 32 bytes of SHA-256 of the rest; ours is base64url of all the
 //! ciphertext.
 
-use crate::common::{in_memory, open_read_only};
+use crate::common::{in_memory, open_image, open_read_only};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hectare_engine::{Creation, Error, Kind, NewNode, Volume};
+use hectare_engine::{Creation, Error, Kind, NewNode, RenameMode, Volume};
 use hectare_oracle::tool::{self, Said};
 use hectare_oracle::{KernelMount, Skip, assert_clean, skip};
 use hectare_units::InodeNr;
@@ -17,6 +17,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
+
+const ROOT: InodeNr = InodeNr::ROOT;
 
 /// The script's exit code if the kernel or the volume has no encryption.
 const ABSENT: i32 = 77;
@@ -147,7 +149,7 @@ fn check_unwritable(image: &Path) {
     let (nr, name) = (with_content(volume, dir), &short.name);
     let named = format!("inode {dir} is encrypted");
     assert_refused(volume.create(dir, b"new", NewNode::File, Creation::default()), &named);
-    assert_refused(volume.unlink(dir, name), &named);
+    assert_refused(volume.rename(dir, name, ROOT, b"moved", RenameMode::Replace), &named);
     assert_refused(volume.link(nr, dir, b"again"), &named);
     assert_refused(volume.open_inode(nr).unwrap().write_at(0, b"plain"), &format!("inode {nr} is encrypted"));
     assert_eq!(volume.list(dir).unwrap(), before);
@@ -183,7 +185,41 @@ fn an_encrypted_directory_is_read_as_the_kernel_reads_it() {
     assert_eq!(compare(&volume, sub, &kernel_sub), [32; 3]);
     check_files(&volume, dir);
     volume.close().unwrap();
+    drop(volume);
     assert!(std::fs::read(&image).unwrap() == before, "reading changed the image");
     assert_clean(&image).unwrap();
     check_unwritable(&image);
+    check_removable(&image);
+}
+
+/// Names go without the key, one by one and all together, as with the kernel; what stays is as it was.
+fn check_removable(image: &Path) {
+    let volume = open_image(image);
+    let dir = volume.resolve("dir", true).unwrap();
+    let entries = volume.list(dir).unwrap();
+    let sub = of_kind(&volume, dir, Kind::Directory);
+    let name_of = |nr| entries.iter().find(|entry| entry.inode == nr).unwrap().name.clone();
+    let refused = volume.rmdir(dir, &name_of(sub));
+    assert!(matches!(refused, Err(Error::NotEmpty)), "{refused:?}");
+    // Among them the longest, whose text no system call could pass.
+    let long = entries.iter().filter(|entry| entry.name.len() > 255).take(3).map(|entry| entry.inode);
+    let gone: Vec<InodeNr> =
+        [with_content(&volume, dir), of_kind(&volume, dir, Kind::Symlink)].into_iter().chain(long).collect();
+    for nr in &gone {
+        volume.unlink(dir, &name_of(*nr)).unwrap();
+    }
+    let left: Vec<InodeNr> = volume.list(dir).unwrap().iter().map(|entry| entry.inode).collect();
+    assert!(left.len() == entries.len() - gone.len() && gone.iter().all(|nr| !left.contains(nr)));
+    volume.close().unwrap();
+    drop(volume);
+    assert_clean(image).unwrap();
+    let mount = KernelMount::read_only(image, "").unwrap();
+    let kernel = listed_by_kernel(&mount.path().join("dir"));
+    mount.unmount();
+    assert!(kernel.len() == left.len() && left.iter().all(|nr| kernel.contains_key(&nr.get().into())));
+    let volume = open_image(image);
+    volume.remove_dir_all("dir").unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    assert_clean(image).unwrap();
 }

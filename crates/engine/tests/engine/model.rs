@@ -686,6 +686,25 @@ fn random_operations_on_an_ext2_volume_that_runs_full() {
 }
 
 #[test]
+fn random_operations_with_inline_data() {
+    let args = ["-t", "ext4", "-b", "1024", "-I", "256", "-O", "inline_data", "-N", "512"];
+    cases("inline data", &args, "16M", 400, false);
+}
+
+#[test]
+fn random_operations_with_inline_data_in_large_inodes() {
+    let args = ["-t", "ext4", "-b", "4096", "-I", "1024", "-O", "inline_data", "-N", "512"];
+    cases("inline data, large inodes", &args, "32M", 3000, false);
+}
+
+#[test]
+fn random_operations_with_inline_data_on_a_volume_that_runs_full() {
+    let args =
+        ["-t", "ext4", "-b", "1024", "-O", "inline_data,^has_journal,^resize_inode", "-N", "64", "-m", "0"];
+    cases("inline data, full", &args, "384K", 2000, true);
+}
+
+#[test]
 fn random_operations_with_journalled_data() {
     let args = ["-t", "ext4", "-b", "1024", "-N", "512", "-J", "size=1"];
     let bytes = format_bytes(&args, "16M").and_then(|bytes| journalling_data(&bytes));

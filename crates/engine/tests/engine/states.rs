@@ -123,38 +123,6 @@ fn unknown_features_are_refused_by_name() {
 }
 
 #[test]
-fn a_volume_in_use_elsewhere_is_refused() {
-    let bytes = bytes!("states::a_volume_in_use", "-O", "mmp,^metadata_csum", "-E", "mmp_update_interval=1");
-    let held = in_memory(&bytes);
-    // While we have it open, no other host gets it.
-    let during = held.device.to_vec();
-    refused(&during, OpenOptions::default(), &["in use by host", "MMP"]);
-    held.volume.write_file("file", b"x", Creation::default()).unwrap();
-    crate::common::close_clean(&held);
-    in_memory(&held.device.to_vec()).volume.close().unwrap();
-}
-
-#[test]
-fn the_kernel_does_not_mount_what_we_use() {
-    let bytes = bytes!("states::the_kernel_does_not_mount", "-O", "mmp", "-E", "mmp_update_interval=1");
-    if let Err(reason) = hectare_oracle::mount::can_mount() {
-        skip!("states::the_kernel_does_not_mount", reason);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let image = folder.path().join("image");
-    save(&bytes, &image);
-    let device = FileOptions::new().write(true).exclusive(false).open(&image).unwrap();
-    let volume = Volume::open(Arc::new(device), OpenOptions::default()).unwrap();
-    match KernelMount::attempt(&image, Access::ReadWrite, "") {
-        Ok(_) => panic!("the kernel mounted a volume in use"),
-        Err(MountError::Skip(reason)) => skip!("states::the_kernel_does_not_mount", reason),
-        Err(MountError::Refused { .. }) => {}
-    }
-    volume.close().unwrap();
-    hectare_oracle::assert_clean(&image).unwrap();
-}
-
-#[test]
 fn regression_a_volume_refused_after_its_mmp_check_is_not_left_marked() {
     let mut bytes =
         bytes!("states::a_volume_refused", "-O", "mmp,^metadata_csum", "-E", "mmp_update_interval=1");

@@ -1,5 +1,5 @@
-//! Attribute values in inodes of their own (`ea_inode`): made, shared, replaced and freed by the kernel and by us
-//! in turn, and what is wrong with them on broken volumes.
+//! Attribute values in inodes of their own (`ea_inode`): made, shared, replaced and freed by the kernel and
+//! by us in turn, and what is wrong with them on broken volumes.
 
 use crate::common::{
     InMemory, close_clean, format_bytes, in_memory, in_memory_with, open_image, pattern, save,
@@ -26,8 +26,8 @@ pub(crate) const VOLUMES: [&[&str]; 7] = [
 
 /// Fails unless a volume that the kernel has changed is clean, but for counts of users that are too high.
 ///
-/// The kernel (6.18) counts a value once too often where an inode without attributes gets a block that others have
-/// already; e2fsck finds that, and corrects it.
+/// The kernel (6.18) counts a value once too often where an inode without attributes gets a block that others
+/// have already; e2fsck finds that, and corrects it.
 #[track_caller]
 pub(crate) fn settle(image: &Path) {
     let report = hectare_oracle::e2fsck(image).unwrap();

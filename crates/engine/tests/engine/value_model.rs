@@ -83,7 +83,8 @@ impl Side for Volume {
     }
 }
 
-/// Small, around the limits of inode and block, and up to the largest; a few distinct ones, so that some are equal.
+/// Small, around the limits of inode and block, and up to the largest; a few distinct ones, so that some are
+/// equal.
 fn value(random: &mut Random) -> Vec<u8> {
     let len = match random.below(6) {
         0 => random.below(80),

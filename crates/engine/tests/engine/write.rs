@@ -1,12 +1,9 @@
-//! What the engine writes, read by the kernel and judged by e2fsck: every combination that can be written,
-//! every tree.
+//! What the engine writes, read by the kernel and judged by e2fsck: every combination, every tree.
 
-use crate::common::{copy_in, entries_of, long, open_image, open_read_only, try_open_image, what, what_of};
-use hectare_engine::{Creation, Error, NewNode, OpenOptions};
+use crate::common::{copy_in, entries_of, long, open_image, open_read_only, what};
 use hectare_oracle::{
-    Combo, KernelMount, Scale, Tree, assert_clean, assert_same, combos, filled, skip, skip_part, source, walk,
+    Combo, KernelMount, Scale, Tree, assert_clean, assert_same, combos, skip, skip_part, source, walk,
 };
-use std::path::Path;
 
 fn write(combo: &Combo, tree: Tree, scale: &Scale) {
     let label = format!("write, {} {}", combo.name, tree.name());
@@ -34,23 +31,14 @@ fn write(combo: &Combo, tree: Tree, scale: &Scale) {
     assert_same(&walk(mount.path()), &expected, what(combo));
 }
 
-/// Why a combination can't be written yet.
-fn refused(combo: &Combo) -> Option<&'static str> {
-    let whole = ["quota", "project", "casefold"].into_iter().find(|feature| combo.has(feature));
-    whole.or(combo.has("inline_data").then_some("inline_data"))
-}
-
 #[test]
-fn every_combination_that_can_be_written_is_written_right() {
+fn every_combination_is_written_right() {
     if let Err(reason) = hectare_oracle::tool::need("mke2fs") {
         skip!("write::every_combination", reason);
     }
-    let mut written = 0;
-    for combo in combos().iter().filter(|combo| refused(combo).is_none()) {
+    for combo in combos() {
         write(combo, Tree::Ordinary, &Scale::SMALL);
-        written += 1;
     }
-    assert!(written >= 32, "only {written}");
 }
 
 #[test]
@@ -71,7 +59,7 @@ fn every_tree_on_every_combination_is_written_right() {
     if !long("write, every tree on every combination") {
         return;
     }
-    for combo in combos().iter().filter(|combo| refused(combo).is_none()) {
+    for combo in combos() {
         for tree in Tree::ALL.into_iter().filter(|tree| combo.inode_size > 128 || *tree != Tree::Times) {
             write(combo, tree, &Scale::SMALL);
         }
@@ -84,58 +72,4 @@ fn trees_of_full_scale_are_written_right() {
     for tree in [Tree::ManyFiles, Tree::Sparse, Tree::Fragmented, Tree::Deep] {
         write(&Combo { name: "full-scale", ..combo }, tree, &Scale::FULL);
     }
-}
-
-#[test]
-fn what_cannot_be_written_yet_is_refused_by_name_and_left_as_it_was() {
-    if let Err(reason) = hectare_oracle::tool::need("mke2fs") {
-        skip!("write::what_cannot_be_written_yet", reason);
-    }
-    let temporary = tempfile::tempdir().unwrap();
-    let image = temporary.path().join("image");
-    for combo in combos() {
-        let Some(why) = refused(combo) else { continue };
-        let filled = match filled(combo, Tree::Ordinary, &Scale::SMALL) {
-            Ok(filled) => filled,
-            Err(reason) => {
-                skip_part!(format!("write, refused, {}", combo.name), reason);
-                continue;
-            }
-        };
-        filled.copy_to(&image).unwrap();
-        let before = std::fs::read(&image).unwrap();
-        if why == "inline_data" {
-            refuses_files(combo, &image);
-        } else {
-            let error = try_open_image(&image, OpenOptions::default()).err().unwrap();
-            assert!(
-                matches!(&error, Error::Unsupported(text) if text.contains(why)),
-                "{}: {error}",
-                combo.name
-            );
-            assert!(std::fs::read(&image).unwrap() == before, "{}: bytes changed", combo.name);
-        }
-        assert_clean(&image).unwrap();
-        assert_same(&entries_of(&open_read_only(&image)), filled.entries(), what_of(combo, &filled));
-    }
-}
-
-fn refuses_files(combo: &Combo, image: &Path) {
-    let volume = open_image(image);
-    let by_name = |error: Error| assert!(matches!(&error, Error::Unsupported(_)), "{}: {error}", combo.name);
-    for entry in entries_of(&volume) {
-        let nr = volume.resolve(&entry.path, false).unwrap();
-        if volume.stat(nr).unwrap().flags.contains(hectare_engine::InodeFlags::INLINE_DATA) {
-            match entry.kind {
-                hectare_oracle::Kind::File => {
-                    by_name(volume.open_inode(nr).unwrap().write_at(0, b"x").unwrap_err());
-                }
-                hectare_oracle::Kind::Directory => {
-                    by_name(volume.create(nr, b"new", NewNode::File, Creation::default()).unwrap_err());
-                }
-                _ => {}
-            }
-        }
-    }
-    volume.close().unwrap();
 }

@@ -10,6 +10,7 @@ pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(super) const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub(super) const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 pub(super) const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub(super) const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 /// The annotation with the tag of an image in an index.
 pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
 

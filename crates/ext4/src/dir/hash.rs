@@ -11,7 +11,7 @@
 //! What this is not: a safe hash. Colliding names are easy to make (TEA has equivalent keys), so every user
 //! must stay correct when names collide.
 
-use crate::Unsupported;
+use crate::{Unsupported, casefold};
 use hectare_units::{low32, u64_of};
 
 /// Which function hashes the names of an indexed directory.
@@ -76,6 +76,7 @@ pub struct Hasher {
     version: HashVersion,
     signedness: Signedness,
     start: [u32; 4],
+    folds: bool,
 }
 
 impl Hasher {
@@ -86,7 +87,13 @@ impl Hasher {
             [0, 0, 0, 0] => [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476],
             seed => seed,
         };
-        Self { version, signedness, start }
+        Self { version, signedness, start, folds: false }
+    }
+
+    /// The same function, of names as they are folded, where they can be.
+    #[must_use]
+    pub const fn with_folding(self, folds: bool) -> Self {
+        Self { folds, ..self }
     }
 
     /// The version.
@@ -98,6 +105,11 @@ impl Hasher {
     /// The hash of `name`.
     #[must_use]
     pub fn hash(&self, name: &[u8]) -> DirHash {
+        let folded = if self.folds { casefold::fold(name) } else { None };
+        self.hash_bytes(folded.as_deref().unwrap_or(name))
+    }
+
+    fn hash_bytes(&self, name: &[u8]) -> DirHash {
         let (major, minor) = match self.version {
             HashVersion::Legacy => (self.legacy(name), 0),
             HashVersion::HalfMd4 => {

@@ -13,8 +13,8 @@
 //! fills them as 65535 or 0.
 
 use super::{FileType, Format, Name};
-use crate::{Corrupt, Place};
-use hectare_units::{InodeNr, low8, low16, low32, u64_of};
+use crate::{Corrupt, Place, casefold};
+use hectare_units::{InodeNr, low8, low16, low32, u64_of, usize_of};
 
 /// The header before a record's name, in bytes.
 pub(super) const HEADER_LEN: usize = 8;
@@ -202,6 +202,7 @@ pub(super) struct Records<'a> {
     end: usize,
     filetype: bool,
     opaque_names: bool,
+    folds: bool,
     place: Place,
 }
 
@@ -215,8 +216,8 @@ impl<'a> Records<'a> {
             let len = block.len();
             return Err(Corrupt::new(STRUCTURE, place, format!("it has {len} bytes")));
         }
-        let Format { filetype, opaque_names, .. } = *format;
-        Ok(Self { block, at: 0, end, filetype, opaque_names, place })
+        let Format { filetype, opaque_names, folding, .. } = *format;
+        Ok(Self { block, at: 0, end, filetype, opaque_names, folds: folding.is_some(), place })
     }
 
     fn check(&self) -> Result<Record<'a>, Corrupt> {
@@ -240,12 +241,16 @@ impl<'a> Records<'a> {
     /// [`Corrupt`] if any record up to there is.
     pub(super) fn scan_for(&self, name: Name<'_>, need: usize) -> Result<Scan<'a>, Corrupt> {
         let needle = Needle::new(name);
+        // The dots are found by their exact names only.
+        let folded = if self.folds && !name.is_dot() { casefold::fold(name.bytes()) } else { None };
         let (mut at, mut room, mut least) = (self.at, None, usize::MAX);
         while at < self.end {
             let Some(head) = head(self.block, at, self.end) else {
                 return Err(unsound(self.block, at, self.end, self.place));
             };
-            if needle.is_at(self.block, at, &head) {
+            let is_there = needle.is_at(self.block, at, &head)
+                || folded.as_deref().is_some_and(|folded| is_folded_to(folded, self.block, at, &head));
+            if is_there {
                 return Ok(Scan::Found(shown(self.block, at, &head, self.filetype)));
             }
             let slack = head.len - head.used;
@@ -286,6 +291,22 @@ impl<'a> Records<'a> {
         }
         Err(Corrupt::new(STRUCTURE, self.place, format!("byte {offset}: no record starts there")))
     }
+}
+
+/// The name of the record at a byte of a block of records, where an operation has found it; `None` if none
+/// in use is there.
+#[must_use]
+pub fn stored_name(block: &[u8], offset: u32) -> Option<&[u8]> {
+    let at = usize_of(offset);
+    let head = head(block, at, block.len()).filter(|head| head.inode != 0)?;
+    block.get(at + HEADER_LEN..at + HEADER_LEN + head.name_len)
+}
+
+/// Whether the record at `at`, whose head this is, has a name of that folded form.
+fn is_folded_to(folded: &[u8], block: &[u8], at: usize, head: &Head) -> bool {
+    let start = at + HEADER_LEN;
+    let name = block.get(start..start + head.name_len).and_then(Name::opaque).filter(|name| !name.is_dot());
+    head.inode != 0 && name.is_some_and(|name| casefold::fold(name.bytes()).as_deref() == Some(folded))
 }
 
 /// What a walk for a name and for room came to.
@@ -330,6 +351,7 @@ mod tests {
             hash_signedness: Signedness::Signed,
             hash_seed: [0; 4],
             opaque_names,
+            folding: None,
         }
     }
 

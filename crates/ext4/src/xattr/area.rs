@@ -236,8 +236,8 @@ pub fn collect(inode: Option<Area<'_>>, block: Option<Area<'_>>) -> Vec<Attr> {
     entries.filter(|entry| seen.insert((entry.index, entry.suffix))).map(|entry| entry.to_attr()).collect()
 }
 
-/// Empties up to `max` attributes of an inode's area whose values lie in inodes of their own. For an inode that is
-/// being freed: the entries' hashes become stale.
+/// Empties up to `max` attributes of an inode's area whose values lie in inodes of their own. For an inode
+/// that is being freed: the entries' hashes become stale.
 pub fn detach_in_inode(bytes: &mut [u8], max: usize) {
     each_in_inode(bytes, detach(max));
 }

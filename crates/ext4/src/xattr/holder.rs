@@ -1,9 +1,9 @@
 //! The inode that holds a value (`ea_inode`): what its fields mean.
 //!
-//! It is a file without a name, flagged as what it is, with one link as long as any attribute uses it. Three of
-//! its fields do not mean what they mean elsewhere: the seconds of the access time are the value's hash, and
-//! the version (lower half) and the seconds of the change time (upper half) count the attributes that use the
-//! value. An entry that lies in an attribute block is one user, however many inodes share the block.
+//! It is a file without a name, flagged as what it is, with one link as long as any attribute uses it. Three
+//! of its fields do not mean what they mean elsewhere: the seconds of the access time are the value's hash,
+//! and the version (lower half) and the seconds of the change time (upper half) count the attributes that use
+//! the value. An entry that lies in an attribute block is one user, however many inodes share the block.
 //!
 //! Hazard: an older format (Lustre's) has neither hash nor count. There the inode names its one user in the
 //! seconds of its modification time and in its generation ([`is_lustre`]).

@@ -1,7 +1,7 @@
 //! Which values lie in inodes of their own (`ea_inode`).
 //!
-//! As with the kernel: a value that no block could hold does, and else one that finds no room beside the others.
-//! Values that are stored already stay where they are.
+//! As with the kernel: a value that no block could hold does, and else one that finds no room beside the
+//! others. Values that are stored already stay where they are.
 
 use super::layout::{NoRoom, needs_block};
 use super::{Attr, Index, Value, aligned, raw};
@@ -45,7 +45,8 @@ pub fn spilled(
     }
 }
 
-/// Leaves the entry of an attribute whose value lies elsewhere; which inode holds it makes no difference here.
+/// Leaves the entry of an attribute whose value lies elsewhere; which inode holds it makes no difference
+/// here.
 fn name_only(entries: &mut [Attr], i: usize, len: usize) -> usize {
     entries[i].value = Value::Inode { inode: InodeNr::ROOT, size: low32(u64_of(len)), hash: 0 };
     i

@@ -35,6 +35,22 @@ impl Adapter {
         Ok(found)
     }
 
+    /// Whether case does not matter in a directory. The kernel keeps each spelling of a name by itself, and
+    /// would not see that a change of one is a change of all; so it may keep none.
+    pub(super) fn folds(&self, dir: NodeId) -> bool {
+        self.node(dir).is_ok_and(|node| self.volume.folds_names(node.nr()))
+    }
+
+    /// The answer that a name in a directory leads to an inode.
+    pub(super) fn named_in(&self, dir: NodeId, kept: Duration, found: &Metadata) -> EntryOut {
+        let mut entry = attr::entry_out(kept, found);
+        if self.folds(dir) {
+            entry.entry_valid.set(0);
+            entry.entry_valid_nsec.set(0);
+        }
+        entry
+    }
+
     pub(super) fn look_up(&self, parent: NodeId, name: &[u8]) -> Answer<Metadata> {
         match name {
             // Sent for file handles (NFS); the number may be one that was never given out.
@@ -205,7 +221,7 @@ impl Adapter {
                     // Attributes in a listing can't be dropped by a message before it.
                     Ok((found, _)) if self.needs_guard(node_id(found.inode)) => add_bare(found.kind),
                     Ok((found, held)) => {
-                        let entry = attr::entry_out(kept, &found);
+                        let entry = self.named_in(id, kept, &found);
                         let added = list.add_with(&entry, next, found.kind, &listed.name);
                         if added {
                             self.nodes.remember(held);

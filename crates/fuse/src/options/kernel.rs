@@ -13,8 +13,7 @@ const ALWAYS: &str = "this is always the case";
 const FLUSHES: &str = "a commit always waits for the device";
 const VALIDATED: &str = "block validity is always checked";
 const BATCHES: &str = "commit batching sets its own delay";
-const ENFORCED_NOWHERE: &str = "quotas are neither kept nor enforced";
-const STALE_QUOTA: &str = "the quota file would not be kept up to date";
+const STALE_QUOTA: &str = "only hidden quota files (-O quota) are kept up to date";
 const ROOT_ONLY: &str = "reserved blocks are for root, on mounts that only root can access";
 const GONE: &str = "the kernel has removed this option, too";
 const OWN_SEARCH: &str = "allocation is controlled by policy=";
@@ -33,7 +32,6 @@ pub(super) static OPTIONS: &[OptionRow] = &[
     refused("dax", NO_DAX),
     accepted("dioread_lock", "unwritten blocks are never exposed, with or without it"),
     accepted("dioread_nolock", "unwritten blocks are never exposed, with or without it"),
-    accepted("grpquota", ENFORCED_NOWHERE),
     refused("grpjquota", STALE_QUOTA),
     accepted("i_version", ALWAYS),
     accepted("init_itable", "inode tables are written as they are used"),
@@ -65,22 +63,18 @@ pub(super) static OPTIONS: &[OptionRow] = &[
     accepted("nombcache", "attribute blocks are not shared anyway"),
     accepted("nomblk_io_submit", GONE),
     accepted("noorlov", GONE),
-    accepted("noquota", ALWAYS),
     accepted("noreservation", OWN_SEARCH),
     accepted("nouser_xattr", GONE),
     accepted("nowarn_on_error", ALWAYS),
     accepted("oldalloc", GONE),
     accepted("orlov", ALWAYS),
     accepted("prefetch_block_bitmaps", "bitmaps are read as they are used"),
-    accepted("prjquota", ENFORCED_NOWHERE),
-    accepted("quota", ENFORCED_NOWHERE),
     accepted("reservation", OWN_SEARCH),
     accepted("resgid", ROOT_ONLY),
     accepted("resuid", ROOT_ONLY),
     refused("sb", "only the first superblock is used; `e2fsck -b` repairs it from a copy"),
     refused("test_dummy_encryption", NO_KEYS),
     accepted("user_xattr", ALWAYS),
-    accepted("usrquota", ENFORCED_NOWHERE),
     refused("usrjquota", STALE_QUOTA),
     accepted("warn_on_error", "metadata corruption is always logged"),
 ];

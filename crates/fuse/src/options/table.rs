@@ -1,7 +1,7 @@
 //! The table of mount options: the name, syntax, setter and help text of each.
 
 use super::{Atime, DEFAULT_COMMIT, MountOptions, TRANSFER_MAX};
-use hectare_engine::{DataMode, OnError};
+use hectare_engine::{DataMode, OnError, QuotaKind};
 use log::LevelFilter;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -96,7 +96,7 @@ pub(super) const fn refused(name: &'static str, why: &'static str) -> OptionRow 
 }
 
 /// All options with an effect here, and those meant for the programs that mount.
-pub static OPTIONS: [OptionRow; 98] = [
+pub static OPTIONS: [OptionRow; 103] = [
     flag("ro", "mount read-only; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "mount read-write (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users access the mount, if permissions allow", |o| o.allow_other = true),
@@ -153,6 +153,13 @@ pub static OPTIONS: [OptionRow; 98] = [
     value("classes", "SIZE:...", "bounds of the size classes (128K:8M)", set_classes),
     flag("explain", "record allocation requests, for `hectare explain DIR`", |o| o.explain = true),
     flag("noexplain", "do not record allocation requests (the default)", |o| o.explain = false),
+    flag("usrquota", "enforce limits of users (all quotas' are unless one is named)", |o| {
+        enforce(o, QuotaKind::User);
+    }),
+    flag("grpquota", "enforce limits of groups", |o| enforce(o, QuotaKind::Group)),
+    flag("prjquota", "enforce limits of projects", |o| enforce(o, QuotaKind::Project)),
+    flag("quota", "as usrquota", |o| enforce(o, QuotaKind::User)),
+    flag("noquota", "enforce no limits; what is used is counted", |o| o.quota_limits = Some(Vec::new())),
     value("offset", "BYTES", "byte offset of the volume in the image", set_offset),
     value("threads", "N", "number of threads that answer requests", set_threads),
     flag("idle_poll", "keep guest CPUs out of halt in bursts (default; root)", |o| o.idle_poll = true),
@@ -220,6 +227,13 @@ pub static OPTIONS: [OptionRow; 98] = [
     ignored("loud"),
     ignored("noiversion"),
 ];
+
+fn enforce(options: &mut MountOptions, kind: QuotaKind) {
+    let kinds = options.quota_limits.get_or_insert_default();
+    if !kinds.contains(&kind) {
+        kinds.push(kind);
+    }
+}
 
 fn set_data(options: &mut MountOptions, name: &str) -> Result<(), String> {
     let found = DataMode::ALL.into_iter().find(|mode| mode.name() == name);

@@ -52,7 +52,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 21] = [
+pub const FORMATS: [Format; 26] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -87,9 +87,15 @@ pub const FORMATS: [Format; 21] = [
         ..format("4k-bigalloc-data", BlockSize::KIB4, 32, "bigalloc")
     },
     Format { journals_data: true, ..external("1k-external-data", BlockSize::KIB1, 8) },
+    format("1k-inline", BlockSize::KIB1, 8, "inline_data"),
+    format("4k-inline", BlockSize::KIB4, 16, "inline_data,orphan_file"),
+    Format { journals_data: true, ..format("1k-inline-data", BlockSize::KIB1, 8, "inline_data") },
     format("1k-blocks", BlockSize::KIB1, 8, BLOCK_MAPS),
     format("4k-blocks", BlockSize::KIB4, 16, BLOCK_MAPS),
     Format { journals_data: true, ..format("1k-blocks-data", BlockSize::KIB1, 8, BLOCK_MAPS) },
+    // Every file has an owner of its own.
+    format("1k-quota", BlockSize::KIB1, 8, "quota,project,orphan_file"),
+    format("4k-quota", BlockSize::KIB4, 16, "quota,^metadata_csum"),
     Format { fast_blocks: FAST_BLOCKS, ..format("1k-fast", BlockSize::KIB1, 8, "fast_commit,orphan_file") },
     Format { fast_blocks: FAST_BLOCKS, ..format("4k-fast", BlockSize::KIB4, 16, "fast_commit") },
 ];

@@ -14,8 +14,10 @@
 use super::options::FormatOptions;
 use super::system_inodes;
 use hectare_ext4::inode::Inode;
+use hectare_ext4::quota::{self, Record};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
+use std::collections::BTreeMap;
 
 /// What the contents have in one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,11 +50,29 @@ pub trait Contents: Sync {
         let _ = (nr, slot);
     }
 
+    /// Adds what inodes use to what each id uses, of the contents' own inodes: not of lost+found. Called only
+    /// for volumes with quotas of that kind, whose options name all the ids.
+    fn count(&self, kind: quota::Kind, used: &mut BTreeMap<u32, Record>) {
+        let _ = (kind, used);
+    }
+
     /// Hands over blocks of the group for the formatter to write. Called only where [`GroupUse::clusters`] is
     /// set.
     fn blocks(&self, group: GroupNr, write: &mut dyn FnMut(BlockNr, &[u8])) {
         let _ = (group, write);
     }
+}
+
+/// Counts an inode for its owner, group or project, and so many others that hold values of its attributes.
+pub fn count_inode(kind: quota::Kind, inode: &Inode, holders: u64, used: &mut BTreeMap<u32, Record>) {
+    let id = match kind {
+        quota::Kind::User => inode.uid,
+        quota::Kind::Group => inode.gid,
+        quota::Kind::Project => inode.projid,
+    };
+    let record = used.entry(id).or_default();
+    record.space.used += inode.sectors << 9;
+    record.inodes.used += 1 + holders;
 }
 
 /// Sets `len` bits of a bitmap from `start` on.
@@ -75,6 +95,7 @@ pub fn set_bits(bitmap: &mut [u8], start: u32, len: u32) {
 /// An empty volume: a root directory that holds lost+found.
 #[derive(Debug)]
 pub struct Empty {
+    inode: Inode,
     root: Vec<u8>,
     /// The group and the index of its inode.
     home: Option<(GroupNr, u32)>,
@@ -91,7 +112,7 @@ impl Empty {
         inode.render(&mut root, InodeNr::ROOT, sb);
         let (geometry, block) = (sb.geometry(), BlockNr::new(root_block));
         let (home, block_home) = (geometry.inode_slot(InodeNr::ROOT), geometry.group_of(block));
-        Self { root, home, block, block_home, content }
+        Self { inode, root, home, block, block_home, content }
     }
 
     fn holds_root_inode(&self, group: GroupNr) -> Option<u32> {
@@ -129,6 +150,10 @@ impl Contents for Empty {
         if let Some(slot) = at.and_then(|at| slots.get_mut(at * size..(at + 1) * size)) {
             slot.copy_from_slice(&self.root);
         }
+    }
+
+    fn count(&self, kind: quota::Kind, used: &mut BTreeMap<u32, Record>) {
+        count_inode(kind, &self.inode, 0, used);
     }
 
     fn blocks(&self, group: GroupNr, write: &mut dyn FnMut(BlockNr, &[u8])) {

@@ -5,7 +5,8 @@
 use super::options::{FeatureEdit, FormatOptions, ResizeLimit};
 use crate::error::{Error, Result};
 use crate::values::{parse_size, parse_uuid};
-use hectare_ext4::feature::Features;
+use hectare_ext4::feature::{Feature, Features, Incompat};
+use hectare_ext4::quota;
 use hectare_units::{Blocks, Bytes};
 use std::str::FromStr;
 
@@ -66,12 +67,38 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
             Some(Ok(mode)) if mode <= 0o7777 => options.root_permissions = mode,
             _ => return refuse("it needs an octal mode: root_perms=0755"),
         },
+        "quotatype" => options.quota_kinds = Some(quota_kinds(word, value)?),
+        "encoding" => match value {
+            Some("utf8" | "utf8-12.1") => {
+                options.features.push(FeatureEdit::On(Feature::Incompat(Incompat::CASEFOLD)));
+            }
+            _ => return refuse("the encodings are utf8 and utf8-12.1, which are one"),
+        },
+        "encoding_flags" => match value {
+            Some("strict") => options.strict_encoding = true,
+            Some("nostrict") => options.strict_encoding = false,
+            _ => return refuse("it is strict or nostrict"),
+        },
         "discard" => options.discard = true,
         "nodiscard" => options.discard = false,
         "test_fs" => options.test_filesystem = true,
         _ => return refuse("no such extended option"),
     }
     Ok(())
+}
+
+/// Names of kinds of quotas, with colons between them.
+fn quota_kinds(word: &str, value: Option<&str>) -> Result<Vec<quota::Kind>> {
+    let kind = |name| match name {
+        "usrquota" => Ok(quota::Kind::User),
+        "grpquota" => Ok(quota::Kind::Group),
+        "prjquota" => Ok(quota::Kind::Project),
+        _ => Err(Error::option(
+            format!("-E {word}"),
+            "there are usrquota, grpquota and prjquota, with ':' between",
+        )),
+    };
+    value.unwrap_or_default().split(':').map(kind).collect()
 }
 
 /// A number of blocks, or a size with a suffix.
@@ -101,7 +128,7 @@ fn switch(word: &str, value: Option<&str>) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hectare_ext4::feature::{Feature, Incompat, RoCompat};
+    use hectare_ext4::feature::RoCompat;
 
     #[test]
     fn features_are_switched_on_and_off_by_name() {
@@ -128,7 +155,16 @@ mod tests {
         assert_eq!(options.resize, Some(ResizeLimit::Blocks(Blocks::new(5000))));
         apply_extended(&mut options, "resize=3G").unwrap();
         assert_eq!(options.resize, Some(ResizeLimit::Bytes(Bytes::new(3 << 30))));
+        apply_extended(&mut options, "quotatype=grpquota:prjquota,encoding=utf8,encoding_flags=strict")
+            .unwrap();
+        assert_eq!(options.quota_kinds, Some(vec![quota::Kind::Group, quota::Kind::Project]));
+        assert!(options.strict_encoding);
+        assert!(options.resolve_features().unwrap().incompat.contains(Incompat::CASEFOLD));
         for bad in [
+            "quotatype",
+            "quotatype=usrquota:grp",
+            "encoding=latin1",
+            "encoding_flags=loose",
             "stride",
             "stride=x",
             "resize=",
@@ -151,8 +187,7 @@ mod tests {
             ("orphan_file,^has_journal", "orphan_file"),
             ("^metadata_csum,metadata_csum_seed", "metadata_csum_seed"),
             ("^sparse_super", "sparse_super"),
-            ("quota", "quota"),
-            ("casefold", "casefold"),
+            ("shared_blocks", "shared_blocks"),
         ] {
             let options = FormatOptions { features: parse_features(list).unwrap(), ..Default::default() };
             let error = options.resolve_features().unwrap_err().to_string();

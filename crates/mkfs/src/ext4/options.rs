@@ -11,9 +11,11 @@ use crate::error::{Error, Result};
 use crate::values::time_of_format;
 use hectare_device::Topology;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
+use hectare_ext4::quota;
 use hectare_ext4::superblock::OnError;
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, Blocks, Bytes};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The family of features to start from (`-t`).
@@ -239,6 +241,14 @@ pub struct FormatOptions {
     pub mmp_update_interval: u16,
     /// `-E discard`: first discard the content of the device. On by default.
     pub discard: bool,
+    /// `-E quotatype`: what quotas are by, where there are any (`quota`). Users and groups if not given, and in
+    /// any case projects if the volume has them (`project`).
+    pub quota_kinds: Option<Vec<quota::Kind>>,
+    /// The ids that quota files have room for beside those of an empty volume: the owners of what the volume
+    /// is filled with. By [`quota::Kind::index`].
+    pub quota_ids: [BTreeSet<u32>; 3],
+    /// `-E encoding_flags=strict`: where case does not matter (`casefold`), names must be UTF-8.
+    pub strict_encoding: bool,
     /// `-e`.
     pub on_error: OnError,
     /// The mount options that are on by default.
@@ -285,6 +295,9 @@ impl Default for FormatOptions {
             resize: None,
             mmp_update_interval: 0,
             discard: true,
+            quota_kinds: None,
+            quota_ids: [const { BTreeSet::new() }; 3],
+            strict_encoding: false,
             on_error: OnError::Continue,
             mount_defaults: MountDefaults::default(),
             periodic_checks: false,
@@ -332,6 +345,19 @@ impl FormatOptions {
         self.stripe_width.unwrap_or_else(of_device)
     }
 
+    /// The kinds of quotas of a volume with these features.
+    pub(crate) fn quotas(&self, features: &Features) -> Vec<quota::Kind> {
+        if !features.ro_compat.contains(RoCompat::QUOTA) {
+            return Vec::new();
+        }
+        let usual = [quota::Kind::User, quota::Kind::Group];
+        let chosen = self.quota_kinds.as_deref().unwrap_or(&usual);
+        let has_projects = features.ro_compat.contains(RoCompat::PROJECT);
+        let has =
+            |kind: &quota::Kind| chosen.contains(kind) || (*kind == quota::Kind::Project && has_projects);
+        quota::Kind::ALL.into_iter().filter(has).collect()
+    }
+
     /// Whether `-O` sets a feature on or off, instead of leaving it open.
     pub(crate) fn decides(&self, feature: Feature) -> bool {
         self.features.iter().any(|edit| match edit {
@@ -355,6 +381,11 @@ impl FormatOptions {
         }
         if self.journal_mib.is_some() || self.journal_device.is_some() {
             features.compat |= Compat::HAS_JOURNAL;
+        }
+        if self.quota_kinds.as_ref().is_some_and(|kinds| kinds.contains(&quota::Kind::Project))
+            && features.ro_compat.contains(RoCompat::QUOTA)
+        {
+            features.ro_compat |= RoCompat::PROJECT;
         }
         if features.metadata_csum() {
             features.ro_compat -= RoCompat::GDT_CSUM; // the newer checksum replaces the older
@@ -430,7 +461,8 @@ const CAN_MAKE: Features = Features {
         .union(Incompat::CSUM_SEED)
         .union(Incompat::LARGEDIR)
         .union(Incompat::INLINE_DATA)
-        .union(Incompat::ENCRYPT),
+        .union(Incompat::ENCRYPT)
+        .union(Incompat::CASEFOLD),
     ro_compat: RoCompat::SPARSE_SUPER
         .union(RoCompat::LARGE_FILE)
         .union(RoCompat::HUGE_FILE)
@@ -440,6 +472,7 @@ const CAN_MAKE: Features = Features {
         .union(RoCompat::BIGALLOC)
         .union(RoCompat::METADATA_CSUM)
         .union(RoCompat::PROJECT)
+        .union(RoCompat::QUOTA)
         .union(RoCompat::VERITY),
 };
 

@@ -29,7 +29,7 @@ pub struct Overhead {
     pub journal: Blocks,
     /// The orphan file.
     pub orphan_file: Blocks,
-    /// Root directory, lost+found, MMP block, blocks of file maps.
+    /// Root directory, lost+found, MMP block, quota files, blocks of file maps.
     pub other: Blocks,
     /// Free blocks lost because only whole clusters can be taken.
     pub rounding: Blocks,
@@ -112,7 +112,7 @@ impl Plan {
         out.inode_tables = Blocks::new(u64::from(groups) * u64::from(geometry.itable_blocks()));
         let len = |place: Option<&FileBlocks>| Blocks::new(place.map_or(0, FileBlocks::len));
         out.journal = len(own.journal.as_ref().map(|(place, _)| place));
-        out.orphan_file = len(own.orphan_file.as_ref());
+        out.orphan_file = len(own.orphan_file.as_ref().map(|(_, place)| place));
         let taken: u64 = own.used.iter().map(|range| range.end - range.start).sum();
         out.other = Blocks::new(taken) - out.journal - out.orphan_file;
         out.free = self.free_blocks()?;

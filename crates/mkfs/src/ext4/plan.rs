@@ -13,7 +13,7 @@
 //! itself; it must not be set where another group's metadata or any file lies, nor in the last group, whose
 //! bitmap has padding.
 
-use super::contents::{Contents, Empty, GroupUse, set_bits};
+use super::contents::{Contents, Empty, GroupUse, count_inode, set_bits};
 use super::geometry::{Shape, shape};
 use super::layout::{Cursor, Layout, group_range};
 use super::note::Note;
@@ -26,8 +26,10 @@ use crate::error::Result;
 use crate::write::{Payload, Sink, Write};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
+use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, Range};
 
 /// A rendered chunk's descriptors, and what it adds to the volume's counts.
@@ -266,7 +268,8 @@ impl Plan {
         for (group, at, inodes_end) in tables {
             self.render_table(group, at, inodes_end, contents, sink)?;
         }
-        self.render_own_blocks(groups, sink)?;
+        self.render_own_blocks(groups.clone(), sink)?;
+        self.render_quotas(groups, contents, sink)?;
         for group in filled {
             let mut handed = Vec::new();
             contents.blocks(group, &mut |nr, bytes| handed.push((nr, bytes.to_vec())));
@@ -471,6 +474,35 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// Blocks of the quota files that lie in some groups.
+    fn render_quotas(&self, groups: Range<u32>, contents: &dyn Contents, sink: &mut Sink<'_>) -> Result<()> {
+        let (geometry, size) = (self.geometry(), self.geometry().block_size);
+        let start = geometry.first_block(GroupNr::new(groups.start)).get();
+        let within = start..group_range(geometry, GroupNr::new(groups.end - 1)).end;
+        for file in &self.own.quotas {
+            let mut runs = file.place.runs.iter();
+            if !runs.any(|run| run.start < within.end && within.start < run.end) {
+                continue;
+            }
+            let mut used = BTreeMap::new();
+            contents.count(file.kind, &mut used);
+            count_inode(file.kind, &self.lost_and_found_inode(contents), 0, &mut used);
+            let blocks = file.blocks(&used, size).into_iter();
+            for (nr, bytes) in blocks.filter(|(nr, _)| within.contains(&nr.get())) {
+                sink(self.block(nr, bytes))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// lost+found as the contents leave it.
+    fn lost_and_found_inode(&self, contents: &dyn Contents) -> Inode {
+        let found = self.rendered.inodes.iter().find(|(nr, _)| *nr == LOST_AND_FOUND);
+        let mut slot = found.map(|(_, slot)| slot.clone()).expect("the formatter has made it");
+        contents.lost_and_found(LOST_AND_FOUND, &mut slot);
+        Inode::parse(&slot, LOST_AND_FOUND, &self.superblock).expect("it was just rendered")
     }
 
     /// The descriptor blocks that are written together with one: some that lie one after another, in every

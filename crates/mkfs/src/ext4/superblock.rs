@@ -2,13 +2,16 @@
 
 use super::geometry::Shape;
 use super::options::FormatOptions;
-use super::system_inodes::{JOURNAL_INODE, ORPHAN_FILE, Own};
+use super::system_inodes::{JOURNAL_INODE, Own};
 use crate::error::Result;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
+use hectare_ext4::quota;
 use hectare_ext4::raw;
-use hectare_ext4::superblock::{FLAG_SIGNED_HASH, MAGIC, STATE_VALID, SuperBlock};
+use hectare_ext4::superblock::{
+    ENCODING_STRICT, ENCODING_UTF8_12_1, FLAG_SIGNED_HASH, MAGIC, STATE_VALID, SuperBlock,
+};
 use hectare_ext4::time::Timestamp;
 use hectare_units::{high32, low8, low16, low32};
 use zerocopy::FromZeros;
@@ -35,8 +38,20 @@ pub(crate) fn make(options: &FormatOptions, shape: &Shape, own: &Own) -> Result<
         raw.s_mmp_update_interval = interval.into();
         raw.s_mmp_block = block.into();
     }
-    if own.orphan_file.is_some() {
-        raw.s_orphan_file_inum = ORPHAN_FILE.get().into();
+    if let Some((nr, _)) = &own.orphan_file {
+        raw.s_orphan_file_inum = nr.get().into();
+    }
+    for file in &own.quotas {
+        let field = match file.kind {
+            quota::Kind::User => &mut raw.s_usr_quota_inum,
+            quota::Kind::Group => &mut raw.s_grp_quota_inum,
+            quota::Kind::Project => &mut raw.s_prj_quota_inum,
+        };
+        *field = file.nr.get().into();
+    }
+    if shape.geometry.features.incompat.contains(Incompat::CASEFOLD) {
+        raw.s_encoding = ENCODING_UTF8_12_1.into();
+        raw.s_encoding_flags = if options.strict_encoding { ENCODING_STRICT } else { 0 }.into();
     }
     if own.journal.is_some() {
         raw.s_journal_inum = JOURNAL_INODE.get().into();

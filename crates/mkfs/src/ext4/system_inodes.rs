@@ -1,5 +1,5 @@
 //! The formatter's own files on a volume, beside the groups' metadata: lost+found, the resize inode, the
-//! journal, the MMP block, the orphan file; and the place of the root directory's first block.
+//! journal, the MMP block, quota files, the orphan file; and the place of the root directory's first block.
 //!
 //! Places are found first ([`Own::place`]), because the superblock names some of them; inodes and contents
 //! are rendered afterwards ([`Own::render`]), because their checksums start from the superblock's seed.
@@ -24,9 +24,11 @@ use hectare_ext4::indirect;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::orphan::OrphanBlockMut;
+use hectare_ext4::quota::{self, Record};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, BlockSize, Bytes, GroupNr, InodeNr, LogicalBlock, low32, u64_of, usize_of};
 use rangemap::RangeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The resize inode.
@@ -35,8 +37,11 @@ pub(crate) const RESIZE_INODE: InodeNr = InodeNr::new(7);
 pub(crate) const JOURNAL_INODE: InodeNr = InodeNr::new(8);
 /// The first inode that is not reserved: lost+found.
 pub(crate) const LOST_AND_FOUND: InodeNr = InodeNr::new(11);
-/// The orphan file, where there is one.
-pub(crate) const ORPHAN_FILE: InodeNr = InodeNr::new(12);
+/// The files of user and group quotas.
+const USER_QUOTA: InodeNr = InodeNr::new(3);
+const GROUP_QUOTA: InodeNr = InodeNr::new(4);
+/// The first inode for files of the formatter without a number of their own.
+const FIRST_OWN: u32 = 12;
 
 /// A block with its content.
 type Block = (BlockNr, Vec<u8>);
@@ -75,9 +80,28 @@ pub(crate) struct Own {
     resize: Option<u64>,
     pub(crate) journal: Option<(FileBlocks, JournalSize)>,
     pub(crate) mmp: Option<u64>,
-    pub(crate) orphan_file: Option<FileBlocks>,
+    pub(crate) quotas: Vec<QuotaFile>,
+    pub(crate) orphan_file: Option<(InodeNr, FileBlocks)>,
     /// All their clusters.
     pub(crate) used: RangeSet<u64>,
+}
+
+/// A quota file.
+#[derive(Clone, Debug)]
+pub(crate) struct QuotaFile {
+    pub(crate) kind: quota::Kind,
+    pub(crate) nr: InodeNr,
+    pub(crate) place: FileBlocks,
+}
+
+impl QuotaFile {
+    /// Its blocks, if it says this.
+    pub(crate) fn blocks(&self, records: &BTreeMap<u32, Record>, size: BlockSize) -> Vec<Block> {
+        let mut content = quota::build(self.kind, records);
+        content.resize(content.len().next_multiple_of(size.len()), 0);
+        let numbers = self.place.runs.iter().cloned().flatten().map(BlockNr::new);
+        numbers.zip(content.chunks(size.len()).map(<[u8]>::to_vec)).collect()
+    }
 }
 
 /// What is written for the own files.
@@ -111,11 +135,26 @@ impl Own {
             true => Some(taker.take(first, 1)?.first()),
             false => None,
         };
+        let mut own_numbers = (FIRST_OWN..).map(InodeNr::new);
+        let mut quotas = Vec::new();
+        for kind in options.quotas(features) {
+            let nr = match kind {
+                quota::Kind::User => Some(USER_QUOTA),
+                quota::Kind::Group => Some(GROUP_QUOTA),
+                quota::Kind::Project => own_numbers.next(),
+            };
+            let blocks = geometry.block_size.blocks_for(quota_bytes(options, kind)).get();
+            let (nr, place) = (nr.expect("numbers have no end"), taker.take_file(first, blocks)?);
+            quotas.push(QuotaFile { kind, nr, place });
+        }
         let orphan_file = match features.compat.contains(Compat::ORPHAN_FILE) {
-            true => Some(taker.take_file(first, journal::orphan_blocks(geometry.blocks_count).into())?),
+            true => {
+                let blocks = journal::orphan_blocks(geometry.blocks_count).into();
+                own_numbers.next().zip(Some(taker.take_file(first, blocks)?))
+            }
             false => None,
         };
-        Ok(Self { root, lost_and_found, resize, journal, mmp, orphan_file, used: taker.used })
+        Ok(Self { root, lost_and_found, resize, journal, mmp, quotas, orphan_file, used: taker.used })
     }
 
     /// Clusters that count as overhead: the journal's data.
@@ -153,8 +192,14 @@ impl Own {
         if let Some(block) = self.mmp {
             out.blocks.push((BlockNr::new(block), mmp_block(options, sb)));
         }
-        if let Some(place) = &self.orphan_file {
-            render_orphan_file(place, options, sb, &mut out);
+        for quota in &self.quotas {
+            let mut inode = file(&quota.place, 0o100_600, options, sb, quota.nr, &mut out.blocks);
+            inode.size = quota_bytes(options, quota.kind).get();
+            inode.flags |= InodeFlags::IMMUTABLE;
+            out.set_inode(quota.nr, &inode, sb);
+        }
+        if let Some((nr, place)) = &self.orphan_file {
+            render_orphan_file(*nr, place, options, sb, &mut out);
         }
         out
     }
@@ -470,18 +515,39 @@ fn mmp_block(options: &FormatOptions, sb: &SuperBlock) -> Vec<u8> {
     block
 }
 
-fn render_orphan_file(place: &FileBlocks, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
-    let inode = file(place, 0o100_600, options, sb, ORPHAN_FILE, &mut out.blocks);
-    for nr in place.runs.iter().cloned().flatten().map(BlockNr::new) {
+/// Bytes of a quota file with a record for each id.
+fn quota_bytes(options: &FormatOptions, kind: quota::Kind) -> Bytes {
+    let (uid, gid) = options.root_owner;
+    let root = match kind {
+        quota::Kind::User => uid,
+        quota::Kind::Group => gid,
+        quota::Kind::Project => 0,
+    };
+    // What fills the volume knows its own root; lost+found is root's in an empty one.
+    let own = if options.quota_ids[kind.index()].is_empty() { vec![0, root] } else { Vec::new() };
+    let ids = options.quota_ids[kind.index()].iter().copied().chain(own);
+    let records = ids.map(|id| (id, Record::default())).collect();
+    Bytes::of(quota::build(kind, &records).len())
+}
+
+fn render_orphan_file(
+    nr: InodeNr,
+    place: &FileBlocks,
+    options: &FormatOptions,
+    sb: &SuperBlock,
+    out: &mut Rendered,
+) {
+    let inode = file(place, 0o100_600, options, sb, nr, &mut out.blocks);
+    for at in place.runs.iter().cloned().flatten().map(BlockNr::new) {
         let mut block = vec![0; sb.geometry().block_size.len()];
-        let mut orphans = OrphanBlockMut::new(&mut block, nr);
+        let mut orphans = OrphanBlockMut::new(&mut block, at);
         orphans.format();
-        if let Some(seed) = inode.seed(ORPHAN_FILE, sb) {
+        if let Some(seed) = inode.seed(nr, sb) {
             orphans.seal(seed);
         }
-        out.blocks.push((nr, block));
+        out.blocks.push((at, block));
     }
-    out.set_inode(ORPHAN_FILE, &inode, sb);
+    out.set_inode(nr, &inode, sb);
 }
 
 /// The form of a volume's directories.

@@ -3,7 +3,7 @@
 
 use crate::error::ShownPath;
 use crate::image_error::ImageError;
-use crate::layout::{LINKS_MAX, Load};
+use crate::layout::{self, LINKS_MAX, Load};
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
@@ -28,6 +28,29 @@ fn largest(geometry: &Geometry) -> Bytes {
     Bytes::new(reach.min(u32::MAX.into()) << size.shift())
 }
 
+/// Refuses a file that no volume with these options can seal.
+fn check_sealable(load: &Load<'_>, geometry: &Geometry, id: NodeId) -> Result<(), ImageError> {
+    let path = || ShownPath::new(&load.tree.path(id));
+    let (what, max) = ("a file sealed by fs-verity", largest(geometry));
+    if !geometry.features.ro_compat.contains(RoCompat::VERITY) {
+        return Err(ImageError::NeedsFeature { path: path(), what, feature: "verity" });
+    }
+    if !geometry.features.incompat.contains(Incompat::EXTENTS) {
+        return Err(ImageError::NeedsFeature { path: path(), what, feature: "extents" });
+    }
+    let end = layout::verity_blocks(load, geometry, id).map_or(u64::MAX, |blocks| blocks.end);
+    let size = Bytes::new(end.saturating_mul(geometry.block_size.get().into()));
+    if size > max {
+        return Err(ImageError::FileTooLarge {
+            path: path(),
+            size,
+            block_size: geometry.block_size.get(),
+            max,
+        });
+    }
+    Ok(())
+}
+
 fn check_node(load: &Load<'_>, id: NodeId, geometry: &Geometry) -> Result<(), ImageError> {
     let path = || ShownPath::new(&load.tree.path(id));
     let block_size = geometry.block_size.get();
@@ -35,6 +58,9 @@ fn check_node(load: &Load<'_>, id: NodeId, geometry: &Geometry) -> Result<(), Im
     match load.tree.kind(id) {
         Kind::File { size } => {
             let max = largest(geometry);
+            if load.tree.is_sealed(id) {
+                check_sealable(load, geometry, id)?;
+            }
             if size > max {
                 return Err(ImageError::FileTooLarge { path: path(), size, block_size, max });
             }

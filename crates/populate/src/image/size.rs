@@ -12,12 +12,14 @@
 use super::Image;
 use super::check::check;
 use crate::image_error::ImageError;
-use crate::layout::{self, Kept, Lacking, Load, Room, Volume};
+use crate::layout::{self, Kept, LOST_AND_FOUND, Lacking, Load, Room, Volume};
 use crate::like::Like;
 use crate::tree::Tree;
+use hectare_ext4::quota::Kind;
 use hectare_mkfs::{FormatOptions, InodeCount, Plan};
 use hectare_units::{BlockSize, Blocks, Bytes};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// How large an image is to be.
@@ -123,7 +125,7 @@ impl<'t> Search<'t> {
     }
 
     pub(super) fn new(tree: &'t Tree, options: &FormatOptions, zeroed: bool) -> Result<Self, ImageError> {
-        let mut options = with_block_size(options);
+        let mut options = with_owners(with_block_size(options), tree);
         let sample = sample(&options, zeroed)?;
         // How full directories get depends on the hash seed: the one that sizes are found with is the one
         // written.
@@ -385,6 +387,19 @@ fn in_space<T>(
 fn with_block_size(options: &FormatOptions) -> FormatOptions {
     let block_size = options.block_size.or(Some(BlockSize::KIB4));
     FormatOptions { block_size, ..options.clone() }
+}
+
+/// The options, with the owners of everything in the tree and of lost+found, for whom quotas count.
+fn with_owners(options: FormatOptions, tree: &Tree) -> FormatOptions {
+    let mut quota_ids = [const { BTreeSet::new() }; 3];
+    let lost_and_found = tree.find(LOST_AND_FOUND).is_none().then_some((0, 0));
+    let owners = tree.ids().map(|id| (tree.meta(id).uid, tree.meta(id).gid)).chain(lost_and_found);
+    for (uid, gid) in owners {
+        for (kind, id) in [(Kind::User, uid), (Kind::Group, gid), (Kind::Project, 0)] {
+            quota_ids[kind.index()].insert(id);
+        }
+    }
+    FormatOptions { quota_ids, ..options }
 }
 
 /// A volume of these options of whatever size they allow.

@@ -4,9 +4,9 @@
 //! the number of references the format allows. A tree can have a different set for each of a million files,
 //! so only the part in the inode is kept; blocks are made again when they are written.
 //!
-//! Values that find no room lie in inodes of their own, if the volume has such (`ea_inode`): one for all equal
-//! values. Their numbers follow those of the tree's nodes, which depends on the volume; until then entries have
-//! the values' own numbers, counted from 1 ([`super::Volume::value_number`]).
+//! Values that find no room lie in inodes of their own, if the volume has such (`ea_inode`): one for all
+//! equal values. Their numbers follow those of the tree's nodes, which depends on the volume; until then
+//! entries have the values' own numbers, counted from 1 ([`super::Volume::value_number`]).
 
 use crate::error::ShownPath;
 use crate::image_error::ImageError as Error;
@@ -205,8 +205,8 @@ fn stored(set: &[Xattr]) -> Result<Vec<Attr>, String> {
 
 fn no_room(room: xattr::NoRoom) -> String {
     format!(
-        "they need {} bytes where an inode and a block have {} (-O ea_inode has room for large values, larger \
-         blocks with -b or larger inodes with -I have more)",
+        "they need {} bytes where an inode and a block have {} (-O ea_inode has room for large values, \
+         larger blocks with -b or larger inodes with -I have more)",
         room.needed, room.room
     )
 }

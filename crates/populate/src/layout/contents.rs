@@ -5,8 +5,10 @@ use super::kept::clipped;
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::Inode;
-use hectare_mkfs::{Contents, GroupUse, set_bits};
-use hectare_units::{BlockNr, GroupNr, InodeNr, low32, usize_of};
+use hectare_ext4::quota::{self, Record};
+use hectare_mkfs::{Contents, GroupUse, count_inode, set_bits};
+use hectare_units::{BlockNr, GroupNr, InodeNr, low32, u64_of, usize_of};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A tree to fill a volume with.
@@ -88,6 +90,14 @@ impl Contents for TreeContents<'_> {
             inode.xattr_area_mut().copy_from_slice(self.inodes.load.attributes.inode_area(set));
         }
         inode.render(slot, nr, sb);
+    }
+
+    fn count(&self, kind: quota::Kind, used: &mut BTreeMap<u32, Record>) {
+        for id in self.inodes.load.tree.ids().filter(|id| Some(*id) != self.inodes.load.stand_in) {
+            let (load, set) = (self.inodes.load, self.inodes.load.tree.xattr_set(id));
+            let holders = set.map_or(0, |set| u64_of(load.attributes.values_of(set).len()));
+            count_inode(kind, &self.inodes.get(id), holders, used);
+        }
     }
 
     fn usage(&self, group: GroupNr) -> GroupUse {

@@ -15,8 +15,8 @@ use hectare_units::{Blocks, low16, u64_of, usize_of};
 /// The most links an inode counts; a directory with more has 1 (`dir_nlink`).
 pub(crate) const LINKS_MAX: u32 = 65_000;
 
-/// The generation of inodes that hold attribute values. It differs from that of all others, so that no time of
-/// theirs makes them look like Lustre's, which have their user's.
+/// The generation of inodes that hold attribute values. It differs from that of all others, so that no time
+/// of theirs makes them look like Lustre's, which have their user's.
 const HOLDER_GENERATION: u32 = 1;
 
 /// Everything an inode is made from.
@@ -88,6 +88,7 @@ impl Inodes<'_> {
             }
             NodeKind::File { size } => {
                 inode.size = size.get();
+                inode.flags.set(InodeFlags::VERITY, self.load.tree.is_sealed(id));
                 self.map(inode, id);
             }
             NodeKind::Symlink { target } => {

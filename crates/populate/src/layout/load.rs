@@ -8,10 +8,14 @@ use crate::image_error::ImageError as Error;
 use crate::tree::{Kind, NodeId, Tree};
 use hectare_ext4::dir::{self, Fill, Format};
 use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::verity::{Algorithm, Params};
 use hectare_units::low32;
 
 /// The name of the directory that every volume has.
 pub(crate) const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// Bytes of the blocks that fs-verity hashes, unless the volume's are smaller: as the tool fsverity.
+const VERITY_BLOCK: u32 = 4096;
 
 /// A tree with the sizes of its directories and the layout of its attributes.
 pub(crate) struct Load<'t> {
@@ -24,6 +28,8 @@ pub(crate) struct Load<'t> {
     directories: Vec<u32>,
     /// What is kept of an old image.
     pub(crate) kept: Option<Kept>,
+    /// How files that are to be sealed are hashed.
+    pub(crate) verity: Params,
 }
 
 impl<'t> Load<'t> {
@@ -43,7 +49,10 @@ impl<'t> Load<'t> {
             return Err(Error::Attributes { path: ShownPath::new(LOST_AND_FOUND), reason });
         }
         let format = Format::of(sb).map_err(hectare_ext4::FormatError::from)?;
-        let mut load = Self { tree, attributes, format, stand_in, directories: Vec::new(), kept: None };
+        let block = sb.geometry().block_size.get().min(VERITY_BLOCK);
+        let verity = Params::new(Algorithm::Sha256, block, &[]).expect("blocks of volumes can be hashed");
+        let mut load =
+            Self { tree, attributes, format, stand_in, directories: Vec::new(), kept: None, verity };
         load.directories = load.directory_sizes()?;
         Ok(load)
     }

@@ -10,6 +10,7 @@ use hectare_ext4::extent::{self, Extent};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::indirect;
 use hectare_ext4::inode::BLOCK_BYTES;
+use hectare_ext4::verity;
 use hectare_ext4::xattr::REFCOUNT_MAX;
 use hectare_units::{BlockNr, Blocks, LogicalBlock, low32, u64_of};
 use std::collections::HashMap;
@@ -83,6 +84,19 @@ struct Placer<'a, I> {
     reserved: Option<Reserved>,
 }
 
+/// The blocks of a file in which what seals it lies: its fs-verity tree and descriptor.
+pub(crate) fn verity_blocks(load: &Load<'_>, geometry: &Geometry, id: NodeId) -> Option<Range<u64>> {
+    let Kind::File { size } = load.tree.kind(id) else { return None };
+    if !load.tree.is_sealed(id) {
+        return None;
+    }
+    let block = geometry.block_size;
+    // No larger file gets here.
+    let start = verity::start(size.get())? >> block.shift();
+    let len = verity::behind_len(&load.verity, size.get(), block.len()) >> block.shift();
+    Some(start..start + len)
+}
+
 /// Visits the runs of blocks that a node's content takes, in order: of a file those that its segments touch.
 pub(super) fn content_ranges(
     load: &Load<'_>,
@@ -103,6 +117,14 @@ pub(super) fn content_ranges(
                     Some(range) if start <= range.end => range.end = range.end.max(end),
                     Some(range) => visit(std::mem::replace(range, start..end)),
                     None => pending = Some(start..end),
+                }
+            }
+            if let Some(range) = verity_blocks(load, geometry, id) {
+                // Behind the last byte, perhaps in what follows its block at once.
+                match &mut pending {
+                    Some(pending) if range.start <= pending.end => pending.end = range.end,
+                    Some(pending) => visit(std::mem::replace(pending, range)),
+                    None => pending = Some(range),
                 }
             }
         }

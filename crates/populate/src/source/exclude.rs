@@ -48,8 +48,16 @@ impl Excludes {
     /// # Errors
     /// If the pattern is empty or has a `[` without its `]`.
     pub fn add(&mut self, pattern: &[u8]) -> Result<(), Error> {
+        self.add_of(pattern, "--exclude")
+    }
+
+    /// Adds a pattern of another option, which errors name: the list then is of files that are chosen.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn add_of(&mut self, pattern: &[u8], option: &'static str) -> Result<(), Error> {
         let parsed = parse(pattern).map_err(|reason| Error::Option {
-            option: "--exclude",
+            option,
             value: String::from_utf8_lossy(pattern).into_owned(),
             reason,
         })?;

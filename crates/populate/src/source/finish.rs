@@ -9,6 +9,7 @@ use super::builder::{Builder, GONE, RawEntry};
 use super::sorted;
 use crate::tree::{Duplicates, Entry, Node, NodeId, NodeKind, Tree, Xattr};
 use hectare_units::{low32, u64_of, usize_of};
+use std::collections::BTreeSet;
 
 const UNNUMBERED: u32 = u32::MAX;
 
@@ -43,6 +44,7 @@ impl Builder<'_> {
             left_out: self.left_out,
             warnings: self.warnings,
             image_config: self.image_config,
+            sealed: BTreeSet::new(),
             duplicates: Duplicates::default(),
         }
     }

@@ -4,6 +4,8 @@
 //! copied once, decompressed, into an unnamed temporary file. Compression is detected by the first bytes;
 //! several compressed members in sequence count as one, as for `gzip` and `zstd`.
 //!
+//! Where several threads may be used, one unpacks, and others hash and write what it got ([`super::sink`]).
+//!
 //! The layer of a container image ([`layer`]) is compared with its digests meanwhile, and so it is read to
 //! its end in any case.
 //!
@@ -13,6 +15,7 @@
 use super::Options;
 use super::container::{Blob, Hasher, LayerDigests};
 use super::folder::timestamp;
+use super::sink::{BUFFER_LEN, Sink};
 use super::tar::begins_an_archive;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
@@ -29,9 +32,9 @@ use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread::Scope;
 
-const BUFFER_LEN: usize = 256 << 10;
 /// The longest signature that is looked for.
 const SIGNATURE_LEN: usize = 6;
 /// The memory that unpacking xz may take; `xz -9` takes 65 MiB.
@@ -74,10 +77,10 @@ pub(crate) fn copy(name: &[u8], mut from: impl Read, options: &Options) -> Resul
     let len = read_head(|buffer, _| from.read(buffer), &mut head).map_err(failed("read"))?;
     let compression = compression(name, &head[..len])?;
     let whole = BufReader::with_capacity(BUFFER_LEN, Cursor::new(head[..len].to_vec()).chain(from));
-    let folder = options.temporary_directory();
-    let mut spool = Spool::new(name, &folder, options.max_size)?;
-    spool.unpack(compression, whole)?;
-    handle(name, spool.to)
+    let kept = Kept::new(name, options, None)?;
+    let (file, _) =
+        std::thread::scope(|scope| Unpacker::new(beside(scope, options), kept).unpack(compression, whole))?;
+    handle(name, file)
 }
 
 /// Opens the layer of a container image; copies it if it is compressed. Compares it with its digests.
@@ -88,61 +91,87 @@ pub(crate) fn layer(
     options: &Options,
 ) -> Result<SourceHandle, Error> {
     let failed = |cause| Error::io(ShownPath::new(name), "read", cause);
-    let mut packed = Hashed { from: blob.reader().map_err(failed)?, hasher: digests.packed_hasher() };
-    let mut head = [0; SIGNATURE_LEN];
-    let len = read_head(|buffer, _| packed.read(buffer), &mut head).map_err(failed)?;
-    let compression = if len == 0 { Compression::None } else { compression(name, &head[..len])? };
-    let mut whole = BufReader::with_capacity(BUFFER_LEN, Cursor::new(head[..len].to_vec()).chain(packed));
-    let (source, plain) = match compression {
-        Compression::None => {
-            let mut plain = Hashed { from: &mut whole, hasher: digests.plain_hasher() };
-            io::copy(&mut plain, &mut io::sink()).map_err(failed)?;
-            let hasher = plain.hasher;
-            (blob.source(name), hasher)
-        }
-        _ => {
-            let folder = options.temporary_directory();
-            let mut spool = Spool::new(name, &folder, options.max_size)?;
-            spool.hasher = Some(digests.unpacked_hasher());
-            spool.unpack(compression, &mut whole)?;
-            // What is behind the last compressed member counts for the digest of the whole.
-            io::copy(&mut whole, &mut io::sink()).map_err(failed)?;
-            let hasher = spool.hasher.take();
-            (handle(name, spool.to)?, hasher)
-        }
-    };
-    let packed = whole.into_inner().into_inner().1.hasher;
-    digests.check(packed, plain).map_err(|reason| Error::Refused { path: ShownPath::new(name), reason })?;
-    Ok(source)
+    std::thread::scope(|scope| {
+        let beside = beside(scope, options);
+        let mut packed = Hashed::new(blob.reader().map_err(failed)?, digests.packed_hasher(), beside);
+        let mut head = [0; SIGNATURE_LEN];
+        let len = read_head(|buffer, _| packed.read(buffer), &mut head).map_err(failed)?;
+        let compression = if len == 0 { Compression::None } else { compression(name, &head[..len])? };
+        let start = Cursor::new(head[..len].to_vec());
+        let mut whole = BufReader::with_capacity(BUFFER_LEN, start.chain(packed));
+        let (source, plain) = match compression {
+            Compression::None => {
+                let mut plain = Hashed::new(&mut whole, digests.plain_hasher(), None);
+                io::copy(&mut plain, &mut io::sink()).map_err(failed)?;
+                let hasher = plain.finish();
+                (blob.source(name), hasher)
+            }
+            _ => {
+                let kept = Kept::new(name, options, Some(digests.unpacked_hasher()))?;
+                let (file, hasher) = Unpacker::new(beside, kept).unpack(compression, &mut whole)?;
+                // What is behind the last compressed member counts for the digest of the whole.
+                io::copy(&mut whole, &mut io::sink()).map_err(failed)?;
+                (handle(name, file)?, hasher)
+            }
+        };
+        let packed = whole.into_inner().into_inner().1.finish();
+        let refused = |reason| Error::Refused { path: ShownPath::new(name), reason };
+        digests.check(packed, plain).map_err(refused)?;
+        Ok(source)
+    })
+}
+
+/// Where threads may be started that hash and write beside the one that unpacks, if there may be several.
+fn beside<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    options: &Options,
+) -> Option<&'scope Scope<'scope, 'env>> {
+    (options.threads.get() > 1).then_some(scope)
 }
 
 /// A reader that hashes what it passes on.
-struct Hashed<R> {
+struct Hashed<'scope, R> {
     from: R,
-    hasher: Option<Hasher>,
+    hasher: Option<Sink<'scope, Hasher>>,
 }
 
-impl<R: Read> Read for Hashed<R> {
+impl<'scope, R> Hashed<'scope, R> {
+    fn new(from: R, hasher: Option<Hasher>, beside: Option<&'scope Scope<'scope, '_>>) -> Self {
+        let update = |hasher: &mut Hasher, bytes: &[u8]| {
+            hasher.update(bytes);
+            true
+        };
+        Self { from, hasher: hasher.map(|hasher| Sink::new(beside, hasher, update)) }
+    }
+
+    fn finish(self) -> Option<Hasher> {
+        self.hasher.map(Sink::finish)
+    }
+}
+
+impl<R: Read> Read for Hashed<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.from.read(buffer)?;
         if let Some(hasher) = &mut self.hasher {
-            hasher.update(&buffer[..len]);
+            hasher.copy(&buffer[..len]);
         }
         Ok(len)
     }
 }
 
-struct Spool<'a> {
-    name: &'a [u8],
-    folder: &'a Path,
+/// The unpacked archive in an unnamed temporary file.
+struct Kept {
+    name: Box<[u8]>,
+    folder: PathBuf,
     to: File,
     /// Bytes written.
     len: Bytes,
     /// Bytes that may be taken of the directory's free space, and in total.
     room: Bytes,
     limit: Option<Bytes>,
-    /// Hashes what is written; then everything is, be it an archive or not.
+    /// Hashes what is written.
     hasher: Option<Hasher>,
+    failed: Option<Error>,
 }
 
 /// The part of a file system's free space that a copy may take: all but a sixteenth.
@@ -152,44 +181,110 @@ fn room(file: &File) -> Bytes {
     Bytes::new(free - free / 16)
 }
 
-impl<'a> Spool<'a> {
-    fn new(name: &'a [u8], folder: &'a Path, limit: Option<Bytes>) -> Result<Self, Error> {
-        let to = tempfile::tempfile_in(folder).map_err(|cause| {
+impl Kept {
+    fn new(name: &[u8], options: &Options, hasher: Option<Hasher>) -> Result<Self, Error> {
+        let folder = options.temporary_directory();
+        let to = tempfile::tempfile_in(&folder).map_err(|cause| {
             Error::io(ShownPath::new(folder.as_os_str().as_bytes()), "make a temporary file", cause)
         })?;
-        let room = room(&to);
-        Ok(Self { name, folder, to, len: Bytes::ZERO, room, limit, hasher: None })
+        let (room, limit) = (room(&to), options.max_size);
+        Ok(Self { name: name.into(), folder, to, len: Bytes::ZERO, room, limit, hasher, failed: None })
     }
 
-    /// Copies everything, decompressed.
-    fn unpack(&mut self, compression: Compression, from: impl BufRead) -> Result<(), Error> {
-        match compression {
+    /// Writes the next bytes; false if that failed.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        self.failed = self.write(bytes).err();
+        self.failed.is_none()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.len += Bytes::of(bytes.len());
+        if let Some(limit) = self.limit.filter(|limit| self.len > *limit) {
+            return Err(Error::TooLarge { path: ShownPath::new(&self.name), limit });
+        }
+        if self.len > self.room {
+            return Err(Error::NoRoom {
+                folder: ShownPath::new(self.folder.as_os_str().as_bytes()),
+                archive: ShownPath::new(&self.name),
+                limit: self.room,
+            });
+        }
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(bytes);
+        }
+        self.to.write_all(bytes).map_err(|cause| {
+            let folder = ShownPath::new(self.folder.as_os_str().as_bytes());
+            Error::io(folder, "keep a copy of the archive in a temporary file", cause)
+        })
+    }
+}
+
+/// Why unpacking ended early.
+enum Stop {
+    /// It failed.
+    Failed(Error),
+    /// The copy could not be written; it has the reason.
+    NotKept,
+}
+
+struct Unpacker<'scope> {
+    name: Box<[u8]>,
+    kept: Sink<'scope, Kept>,
+    /// Whether nothing was passed on yet.
+    is_start: bool,
+    /// Everything is copied, be it an archive or not.
+    whole: bool,
+}
+
+impl<'scope> Unpacker<'scope> {
+    fn new(beside: Option<&'scope Scope<'scope, '_>>, kept: Kept) -> Self {
+        let (name, whole) = (kept.name.clone(), kept.hasher.is_some());
+        Self { name, kept: Sink::new(beside, kept, Kept::take), is_start: true, whole }
+    }
+
+    /// Copies everything, decompressed; gives the copy and what hashed it.
+    fn unpack(
+        mut self,
+        compression: Compression,
+        from: impl BufRead,
+    ) -> Result<(File, Option<Hasher>), Error> {
+        let unpacked = match compression {
             Compression::None => self.copy(from).map(drop),
             Compression::Gzip => self.copy(MultiGzDecoder::new(from)).map(drop),
             Compression::Zstd => self.copy_zstd(from),
             Compression::Xz => self.copy(XzReader::new_mem_limit(from, true, XZ_MEMORY_KIB)).map(drop),
             Compression::Bzip2 => self.copy(MultiBzDecoder::new(from)).map(drop),
+        };
+        // An error of the copy is one of bytes before those that could not be unpacked.
+        let kept = self.kept.finish();
+        match (kept.failed, unpacked) {
+            (Some(error), _) | (None, Err(Stop::Failed(error))) => Err(error),
+            (None, Ok(()) | Err(Stop::NotKept)) => Ok((kept.to, kept.hasher)),
         }
     }
 
     /// Copies everything, or just the start of what is no archive; returns whether there may be more.
-    fn copy(&mut self, mut from: impl Read) -> Result<bool, Error> {
-        let mut buffer = vec![0; BUFFER_LEN];
+    fn copy(&mut self, mut from: impl Read) -> Result<bool, Stop> {
         loop {
+            let mut buffer = self.kept.buffer();
             let read = read_head(|buffer, _| from.read(buffer), &mut buffer);
             let len = read.map_err(|cause| self.unreadable(cause))?;
-            let is_start = self.len == Bytes::ZERO;
-            self.write(&buffer[..len])?;
-            if len < buffer.len() {
+            let is_start = std::mem::replace(&mut self.is_start, false);
+            let (is_last, is_other) =
+                (len < buffer.len(), is_start && !self.whole && !begins_an_archive(&buffer[..len]));
+            if !self.kept.pass(buffer, len) {
+                return Err(Stop::NotKept);
+            }
+            if is_last {
                 return Ok(true);
             }
-            if is_start && self.hasher.is_none() && !begins_an_archive(&buffer) {
+            if is_other {
                 return Ok(false);
             }
         }
     }
 
-    fn copy_zstd(&mut self, mut from: impl BufRead) -> Result<(), Error> {
+    fn copy_zstd(&mut self, mut from: impl BufRead) -> Result<(), Stop> {
         while !from.fill_buf().map_err(|cause| self.unreadable(cause))?.is_empty() {
             let mut decoder = match StreamingDecoder::new(&mut from) {
                 Ok(decoder) => decoder,
@@ -215,30 +310,9 @@ impl<'a> Spool<'a> {
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.len += Bytes::of(bytes.len());
-        if let Some(limit) = self.limit.filter(|limit| self.len > *limit) {
-            return Err(Error::TooLarge { path: ShownPath::new(self.name), limit });
-        }
-        if self.len > self.room {
-            return Err(Error::NoRoom {
-                folder: ShownPath::new(self.folder.as_os_str().as_bytes()),
-                archive: ShownPath::new(self.name),
-                limit: self.room,
-            });
-        }
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(bytes);
-        }
-        self.to.write_all(bytes).map_err(|cause| {
-            let folder = ShownPath::new(self.folder.as_os_str().as_bytes());
-            Error::io(folder, "keep a copy of the archive in a temporary file", cause)
-        })
-    }
-
-    fn unreadable(&self, cause: io::Error) -> Error {
-        let name = ShownPath::new(self.name);
-        match cause.kind() {
+    fn unreadable(&self, cause: io::Error) -> Stop {
+        let name = ShownPath::new(&self.name);
+        Stop::Failed(match cause.kind() {
             io::ErrorKind::UnexpectedEof => {
                 Error::Refused { path: name, reason: "the compressed archive is truncated".into() }
             }
@@ -246,7 +320,7 @@ impl<'a> Spool<'a> {
                 Error::Refused { path: name, reason: format!("it can't be unpacked: {cause}").into() }
             }
             _ => Error::io(name, "read", cause),
-        }
+        })
     }
 }
 

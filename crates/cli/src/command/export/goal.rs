@@ -11,7 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The forms of an output, for a refusal.
-const FORMS: &str = "give tar:FILE, a FILE in .tar, .tar.gz or .tgz, oci:DIR[:TAG], or - for standard output";
+const FORMS: &str =
+    "give tar:FILE, a FILE in .tar, .tar.gz, .tgz or .tar.zst, oci:DIR[:TAG], or - for standard output";
 /// The tag of an image that is given none.
 const LATEST: &str = "latest";
 /// The longest tag (OCI distribution specification, "Pulling manifests").
@@ -39,7 +40,10 @@ impl Goal {
             return Self::parse_oci(place)
                 .map(|(directory, tag)| Self::Oci { directory: path(directory), tag });
         }
-        match [b".tar".as_slice(), b".tar.gz", b".tgz"].iter().any(|end| bytes.ends_with(end)) {
+        match [b".tar".as_slice(), b".tar.gz", b".tgz", b".tar.zst", b".tzst"]
+            .iter()
+            .any(|end| bytes.ends_with(end))
+        {
             true => Ok(Self::Tar(path(bytes))),
             false => Err(FORMS.to_owned()),
         }
@@ -71,7 +75,8 @@ pub(super) fn parse_compression(text: &str) -> Result<Compression, String> {
     match text {
         "none" => Ok(Compression::None),
         "gzip" => Ok(Compression::Gzip),
-        _ => Err("none and gzip are known; for another one use -o - and a pipe".to_owned()),
+        "zstd" => Ok(Compression::Zstd),
+        _ => Err("none, gzip and zstd are known; for another one use -o - and a pipe".to_owned()),
     }
 }
 
@@ -79,8 +84,9 @@ pub(super) fn parse_compression(text: &str) -> Result<Compression, String> {
 pub(super) fn compression_of(path: &Path) -> Outcome<Compression> {
     match path.extension().and_then(OsStr::to_str) {
         Some("gz" | "tgz") => Ok(Compression::Gzip),
-        Some(other @ ("zst" | "xz" | "bz2" | "lz4" | "Z")) => Err(Failure::Usage(format!(
-            "nothing is compressed as .{other}: use -o - and a pipe, .tar.gz, or --compression"
+        Some("zst" | "tzst") => Ok(Compression::Zstd),
+        Some(other @ ("xz" | "bz2" | "lz4" | "Z")) => Err(Failure::Usage(format!(
+            "nothing is compressed as .{other}: use -o - and a pipe, .tar.gz, .tar.zst, or --compression"
         ))),
         _ => Ok(Compression::None),
     }
@@ -101,7 +107,10 @@ mod tests {
         assert_eq!(of("oci:a"), oci("a", "latest"));
         assert_eq!(of("oci:a:b:1.0"), oci("a:b", "1.0"));
         assert_eq!(of("oci:a:b/c"), oci("a:b/c", "latest"));
-        for text in ["", "a", "a.tar.zst", "tar:", "oci:", "oci::a", "oci:a:", "oci:a:.b", "oci:a:b c"] {
+        assert_eq!(of("a.tar.zst"), Ok(Goal::Tar("a.tar.zst".into())));
+        for text in
+            ["", "a", "a.zst", "a.tar.xz", "tar:", "oci:", "oci::a", "oci:a:", "oci:a:.b", "oci:a:b c"]
+        {
             assert!(of(text).is_err(), "{text}");
         }
     }
@@ -110,6 +119,7 @@ mod tests {
     fn compression_follows_the_name() {
         assert_eq!(compression_of(Path::new("a.tar.gz")).ok(), Some(Compression::Gzip));
         assert_eq!(compression_of(Path::new("a.tar")).ok(), Some(Compression::None));
-        assert!(compression_of(Path::new("a.tar.zst")).is_err());
+        assert_eq!(compression_of(Path::new("a.tar.zst")).ok(), Some(Compression::Zstd));
+        assert!(compression_of(Path::new("a.tar.xz")).is_err());
     }
 }

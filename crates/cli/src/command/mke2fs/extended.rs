@@ -7,17 +7,14 @@ use crate::partition_args::Part;
 use hectare_host::{Pretence, pretence};
 
 /// Words that mke2fs knows and that can't be done, and why.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 6] = [
     (
         "android_sparse",
         "Android's sparse format is not written; leave it out, and convert the image with img2simg",
     ),
     ("desc_size", "descriptors have 64 bytes with -O 64bit, else 32"),
     ("desc-size", "descriptors have 64 bytes with -O 64bit, else 32"),
-    ("encoding", "names that ignore case (-O casefold) can't be made"),
-    ("encoding_flags", "names that ignore case (-O casefold) can't be made"),
     ("orphan_file_size", "the orphan file has its usual size"),
-    ("quotatype", "quota files (-O quota) can't be made"),
     ("revision", "only revision 1 can be made"),
     ("root_selinux", "the root directory's context can't be set; label the source of -d instead"),
 ];
@@ -83,7 +80,7 @@ mod tests {
         let words = Words::of(lists.iter()).unwrap_or_else(|_| panic!("all are known"));
         assert_eq!(words.rest, ["stride=4", "root_owner=1:2", "nodiscard"]);
         assert!(words.no_attributes && words.part == Part::from_byte(1024) && words.root_owner.is_none());
-        for word in ["android_sparse", "quotatype=usrquota", "offset=1M", "offset"] {
+        for word in ["android_sparse", "root_selinux=x", "offset=1M", "offset"] {
             match Words::of([word.to_owned()].iter()) {
                 Err(Failure::Line(line)) => assert!(line.contains(&format!("-E {word}: ")), "{line}"),
                 _ => panic!("{word}"),

@@ -32,7 +32,7 @@ use crate::attributes::xattr_store::{self, Plan};
 use crate::error::{Error, Result};
 use crate::names::node::NewNode;
 use crate::names::{create, lookup, remove};
-use crate::open::{assemble, orphan_cleanup};
+use crate::open::{assemble, orphan_cleanup, quotas};
 use crate::options::OpenOptions;
 use crate::space::ialloc;
 use crate::state::Core;
@@ -321,7 +321,18 @@ pub(super) fn replay(
     let mut handle = core.start(CREDITS)?;
     Replay::new(&core, &mut handle).run(commits)?;
     handle.stop();
+    core.commit()?;
+    recount(&core)?;
     core.commit()
+}
+
+/// Counts the quotas anew, of which fast commits say nothing. A quota file that can't be used keeps the volume
+/// from being opened for writing, later.
+fn recount(core: &Core) -> Result<()> {
+    let Ok(Some(quotas)) = quotas::load(core) else { return Ok(()) };
+    let quotas = Arc::new(quotas);
+    core.state.inodes.count_in(Arc::clone(&quotas));
+    quotas::recount(core, &quotas)
 }
 
 /// The blocks of a volume that an overlay has changed, in ascending order.

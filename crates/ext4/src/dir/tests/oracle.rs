@@ -93,6 +93,68 @@ fn hashes_are_those_of_debugfs() {
     assert_eq!(answers.next(), None);
 }
 
+/// Names of every character that folds, and random ones of all planes.
+fn names_to_fold() -> Vec<Vec<u8>> {
+    let wanted = |c: &char| if c.is_ascii() { c.is_ascii_alphanumeric() } else { !c.is_whitespace() };
+    let folds = |c: &char| c.to_lowercase().next() != Some(*c);
+    let mut names: Vec<Vec<u8>> = (0x80..0x11_0000)
+        .filter_map(char::from_u32)
+        .filter(|c| folds(c) || u32::from(*c) < 0x3200 || u32::from(*c) % 97 == 0)
+        .filter(wanted)
+        .map(|c| format!("X{c}\u{301}Y").into_bytes())
+        .collect();
+    let mut seed = 5_u64;
+    let mut next = |below: u32| {
+        seed = hectare_units::random::mixed(seed.wrapping_add(hectare_units::random::STEP));
+        hectare_units::low32(seed >> 32) % below
+    };
+    for _ in 0..3000 {
+        let mut name = String::from("n");
+        for _ in 0..next(12) {
+            let c = match next(5) {
+                0 => 0x300 + next(0x70),
+                1 => 0x591 + next(0x37),
+                2 => 0x41 + next(0x500),
+                3 => 0x1e00 + next(0x200),
+                _ => next(0x2_0000),
+            };
+            name.extend(char::from_u32(c).filter(wanted));
+        }
+        names.push(name.into_bytes());
+    }
+    names
+}
+
+#[test]
+fn hashes_of_folded_names_are_those_of_debugfs() {
+    if !have("hashes_of_folded_names_are_those_of_debugfs", &["debugfs"]) {
+        return;
+    }
+    let scratch = Scratch::new("folded");
+    let (names, mut script) = (names_to_fold(), Vec::new());
+    for name in &names {
+        script.extend(b"dx_hash -h half_md4 -c -e utf8 ");
+        script.extend(name);
+        script.push(b'\n');
+    }
+    let path = scratch.file("script");
+    std::fs::write(&path, script).unwrap();
+    let (_, output) = run("debugfs", &["-f", path.to_str().unwrap()]);
+    let answers: Vec<&[u8]> =
+        output.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"Hash of ")).collect();
+    assert_eq!(answers.len(), names.len());
+    let hasher = Hasher::new(HashVersion::HalfMd4, Signedness::Signed, [0; 4]).with_folding(true);
+    let mut wrong = Vec::new();
+    for (name, answer) in names.iter().zip(answers) {
+        let (hash, text) = (hasher.hash(name), String::from_utf8_lossy(answer));
+        if !text.ends_with(&format!("is {:#x} (minor {:#x})", hash.major, hash.minor)) {
+            wrong.push(String::from_utf8_lossy(name).escape_unicode().to_string());
+        }
+    }
+    let (some, all) = (&wrong[..wrong.len().min(40)], names.len());
+    assert!(all > 10_000 && wrong.is_empty(), "{} of {all}: {some:?}", wrong.len());
+}
+
 /// An image whose directory `d` consists of given blocks, made by debugfs alone: the blocks are written as a
 /// regular file, which then becomes a directory. All names lead to a few empty files of many links.
 pub(super) struct Planted<'a> {

@@ -95,6 +95,7 @@ pub(super) fn format(block_size: u64, checksums: bool, large_dir: bool) -> Forma
         hash_signedness: Signedness::Signed,
         hash_seed: [0x1111_2222, 0x3333_4444, 0x5555_6666, 0x7777_8888],
         opaque_names: false,
+        folding: None,
     }
 }
 

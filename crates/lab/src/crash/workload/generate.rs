@@ -35,8 +35,8 @@ pub(in crate::crash) struct Generator {
 }
 
 impl Generator {
-    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on, on a volume with space in
-    /// units of that many bytes, and perhaps with room for large values of attributes.
+    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on, on a volume with space
+    /// in units of that many bytes, and perhaps with room for large values of attributes.
     pub(in crate::crash) fn new(
         workload: Workload,
         random: SplitMix64,

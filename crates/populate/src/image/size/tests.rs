@@ -132,7 +132,7 @@ fn find_fits(tree: &Tree, options: &FormatOptions, size: Bytes, free: Bytes) -> 
     matches!(search.attempt(size, goal).unwrap(), Outcome::Fits(_))
 }
 
-const OPTIONS: [&str; 16] = [
+const OPTIONS: [&str; 17] = [
     "",
     "-b 1024",
     "-b 65536",
@@ -149,6 +149,7 @@ const OPTIONS: [&str; 16] = [
     "-i 1024",
     "-E packed_meta_blocks=1,stride=3",
     "-O orphan_file,mmp -N 5000",
+    "-O quota,project",
 ];
 
 #[test]
@@ -234,6 +235,7 @@ fn any_options() -> impl Strategy<Value = String> {
             "-O ^64bit",
             "-O ^dir_index",
             "-O orphan_file",
+            "-O quota",
             "-O fast_commit",
             "-I 512",
             "-g 2048",

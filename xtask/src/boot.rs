@@ -1,0 +1,311 @@
+//! Boots a Debian that `hectare build` made of a container image: `cargo xtask boot [--kernel FILE] [--keep]`.
+//!
+//! A minimal Debian (mmdebstrap) becomes an OCI image (umoci), that an ext4 image, and that the root disk of a
+//! virtual machine (qemu, with KVM where it may be used). The kernel is the one that was named, the newest in
+//! /boot, or Debian's, fetched with apt-get and unpacked. A shell is its first process; it has to answer on the
+//! serial line, write a file and power off. Then e2fsck finds the image clean, and the file is there.
+//!
+//! What is missing (qemu, a kernel, mmdebstrap, umoci, root) makes the job count as skipped, with the reason;
+//! `HECTARE_REQUIRE_ALL=1` makes that a failure.
+
+use crate::scratch::{Scratch, told};
+use crate::steps::{cargo, shown, target_folder, understood};
+use hectare_oracle::tool::{self, is_root};
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "usage: cargo xtask boot [--kernel FILE] [--keep]";
+/// What runs the machine, the first that can: KVM with the host's processor, or qemu's own, which takes a
+/// minute. And how long each may take to the prompt, and from there to the machine's end. KVM may be there and
+/// not work: in a virtual machine it is a guest's.
+const ACCELERATORS: [(&str, Duration); 2] =
+    [("kvm", Duration::from_secs(30)), ("tcg", Duration::from_secs(300))];
+/// Debian's kernel for virtual machines: NVMe, ext4 and the serial line are built into it, so that it needs no
+/// modules.
+const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
+/// Typed at the prompt.
+const COMMANDS: &str = "echo answer-$((6*7)); cat /etc/debian_version; dpkg --version | head -1
+mount -t proc proc /proc; dpkg -V dpkg && echo veri$((1))fied
+echo written > /written; sync; mount -o remount,ro / && echo o > /proc/sysrq-trigger\n";
+/// What the machine has to say then, beside Debian's version.
+const ANSWERS: [&str; 3] = ["answer-42", "package management program", "veri1fied"];
+
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Options {
+    kernel: Option<PathBuf>,
+    keep: bool,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--kernel" => {
+                    options.kernel = Some(words.next().ok_or("--kernel needs a file")?.into());
+                }
+                "--keep" => options.keep = true,
+                other => return Err(format!("{other} is no option")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Why there is no result.
+enum Ended {
+    Skipped(String),
+    Failed(String),
+}
+
+impl From<String> for Ended {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+/// Runs the job with its arguments; returns whether the machine answered, or was skipped.
+pub(crate) fn run(words: &[&str]) -> bool {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
+    match boot(&options) {
+        Ok(()) => {
+            println!("boot: 1 passed, 0 failed, 0 skipped");
+            true
+        }
+        Err(Ended::Skipped(reason)) => {
+            println!("skipped: boot: {reason}\nboot: 0 passed, 0 failed, 1 skipped");
+            std::env::var_os("HECTARE_REQUIRE_ALL").is_none()
+        }
+        Err(Ended::Failed(reason)) => {
+            eprintln!("boot FAILED: {reason}");
+            false
+        }
+    }
+}
+
+fn need(name: &str) -> Result<Command, Ended> {
+    tool::need(name).map_err(|reason| Ended::Skipped(reason.to_string()))
+}
+
+fn boot(options: &Options) -> Result<(), Ended> {
+    if !is_root() {
+        return Err(Ended::Skipped("a Debian with its owners and devices needs root".to_owned()));
+    }
+    for name in ["qemu-system-x86_64", "mmdebstrap", "umoci", "e2fsck"] {
+        need(name)?;
+    }
+    let folder = Scratch::new(Path::new("/var/tmp"), "hectare-boot")?;
+    let kernel = kernel(options, folder.path())?;
+    if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {
+        return Err("hectare can't be built".to_owned().into());
+    }
+    let hectare = target_folder().join("debug/hectare");
+    let image = make(&hectare, folder.path())?;
+    let said = talked(&kernel, &image)?;
+    let missing: Vec<_> = ANSWERS.iter().filter(|answer| !said.contains(**answer)).collect();
+    if !missing.is_empty() {
+        return Err(format!("the shell did not say {missing:?}; it said:\n{said}").into());
+    }
+    checked(need("e2fsck")?.arg("-fn").arg(&image))?;
+    let mut cat = Command::new(&hectare);
+    let written = cat.arg("cat").arg(format!("{}:/written", image.display())).output();
+    if !written.is_ok_and(|output| output.stdout == b"written\n") {
+        return Err("the file that the machine wrote is not in the image".to_owned().into());
+    }
+    if options.keep {
+        let kept = Path::new("/var/tmp/hectare-boot.img");
+        fs::rename(&image, kept).map_err(told(kept))?;
+        println!("the image stays: {}", kept.display());
+    }
+    Ok(())
+}
+
+/// What the shell said, on the first accelerator on which it does.
+fn talked(kernel: &Path, image: &Path) -> Result<String, Ended> {
+    let mut heard = String::new();
+    for (accelerator, patience) in ACCELERATORS {
+        if accelerator == "kvm" && !Path::new("/dev/kvm").exists() {
+            continue;
+        }
+        let mut machine = Machine::start(kernel, image, accelerator)?;
+        if machine.comes_to_prompt(patience) {
+            return machine.talk(patience);
+        }
+        println!("no prompt came with {accelerator}");
+        heard = machine.text(0);
+    }
+    Err(format!("no prompt came; it said:\n{heard}").into())
+}
+
+/// Runs a step visibly; it has to succeed.
+fn checked(command: &mut Command) -> Result<(), Ended> {
+    if shown(command) { Ok(()) } else { Err(format!("{} failed", tool::line_of(command)).into()) }
+}
+
+/// The kernel to boot.
+fn kernel(options: &Options, folder: &Path) -> Result<PathBuf, Ended> {
+    if let Some(kernel) = &options.kernel {
+        return match kernel.is_file() {
+            true => Ok(kernel.clone()),
+            false => Err(format!("{}: there is no such kernel", kernel.display()).into()),
+        };
+    }
+    if let Some(kernel) = newest_kernel(Path::new("/boot")) {
+        return Ok(kernel);
+    }
+    let reason = || Ended::Skipped(format!("no kernel in /boot, and {KERNEL_PACKAGE} can't be fetched"));
+    if std::env::var("HECTARE_NO_INSTALL").is_ok_and(|value| value == "1") {
+        return Err(reason());
+    }
+    let depends = need("apt-cache")?.args(["depends", KERNEL_PACKAGE]).output().map_err(|_| reason())?;
+    let depends = String::from_utf8_lossy(&depends.stdout).into_owned();
+    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image"));
+    let package = format!("linux-image{}", package.ok_or_else(reason)?);
+    let unpacked = folder.join("kernel");
+    let fetched = shown(need("apt-get")?.args(["-q", "download", &package]).current_dir(folder));
+    let archive = file_in(folder, |name| name.ends_with(".deb")).filter(|_| fetched).ok_or_else(reason)?;
+    checked(need("dpkg-deb")?.arg("-x").arg(archive).arg(&unpacked))?;
+    newest_kernel(&unpacked.join("boot")).ok_or_else(reason)
+}
+
+/// The last file of a directory, by name, that is a kernel.
+fn newest_kernel(folder: &Path) -> Option<PathBuf> {
+    file_in(folder, |name| name.starts_with("vmlinuz-"))
+}
+
+fn file_in(folder: &Path, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+    let names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    names.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&is_it)).max()
+}
+
+/// Makes the image: a minimal Debian, as an OCI image, as ext4.
+fn make(hectare: &Path, folder: &Path) -> Result<PathBuf, Ended> {
+    let (tar, root) = (folder.join("minbase.tar"), folder.join("root"));
+    fs::create_dir(&root).map_err(told(&root))?;
+    let mut mmdebstrap = need("mmdebstrap")?;
+    mmdebstrap.args(["--quiet", "--variant=minbase", "--mode=root", "bookworm"]).arg(&tar);
+    if !shown(&mut mmdebstrap) {
+        return Err(Ended::Skipped("mmdebstrap can't make a Debian here (it needs the network)".to_owned()));
+    }
+    checked(need("tar")?.args(["--numeric-owner", "-xpf"]).arg(&tar).arg("-C").arg(&root))?;
+    let umoci = |words: &[&str]| {
+        need("umoci").map(|mut umoci| {
+            umoci.args(words).current_dir(folder);
+            umoci
+        })
+    };
+    checked(&mut umoci(&["init", "--layout", "oci"])?)?;
+    checked(&mut umoci(&["new", "--image", "oci:v1"])?)?;
+    checked(&mut umoci(&["insert", "--image", "oci:v1", "root", "/"])?)?;
+    let image = folder.join("root.img");
+    let source = format!("oci:{}:v1", folder.join("oci").display());
+    checked(Command::new(hectare).args(["build", "--free", "64M", "--from", &source]).arg(&image))?;
+    Ok(image)
+}
+
+/// A virtual machine whose serial line is ours.
+struct Machine {
+    qemu: Child,
+    /// What it says, in pieces.
+    said: Receiver<Vec<u8>>,
+    heard: Vec<u8>,
+}
+
+impl Machine {
+    fn start(kernel: &Path, image: &Path, accelerator: &str) -> Result<Self, Ended> {
+        let mut qemu = need("qemu-system-x86_64")?;
+        qemu.args(["-accel", accelerator, "-cpu", "max", "-m", "512"]);
+        qemu.args(["-nographic", "-no-reboot", "-nodefaults"]);
+        qemu.args(["-serial", "stdio", "-device", "nvme,drive=root,serial=hectare", "-kernel"]).arg(kernel);
+        qemu.arg("-drive").arg(format!("file={},format=raw,if=none,id=root", image.display()));
+        qemu.args(["-append", "console=ttyS0 root=/dev/nvme0n1 rw init=/bin/sh panic=-1"]);
+        println!("\n$ {}", tool::line_of(&qemu));
+        let started = qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut qemu = started.map_err(|error| Ended::Failed(format!("qemu can't be started: {error}")))?;
+        let mut out = qemu.stdout.take().ok_or("qemu has no output".to_owned())?;
+        let (sender, said) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(len @ 1..) = out.read(&mut buffer) {
+                let _ = std::io::stdout().write_all(&buffer[..len]); // to be watched, if anybody does
+                if sender.send(buffer[..len].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { qemu, said, heard: Vec::new() })
+    }
+
+    /// Whether the shell asks for a command.
+    fn comes_to_prompt(&mut self, patience: Duration) -> bool {
+        self.listen(patience, |heard| heard.ends_with(b"# "))
+    }
+
+    /// Types the commands, and waits for the machine's end; what it said meanwhile.
+    fn talk(mut self, patience: Duration) -> Result<String, Ended> {
+        let before = self.heard.len();
+        let mut input = self.qemu.stdin.take().ok_or("qemu has no input".to_owned())?;
+        input.write_all(COMMANDS.as_bytes()).map_err(|error| format!("the serial line: {error}"))?;
+        self.listen(patience, |_| false);
+        Ok(self.text(before))
+    }
+
+    /// Takes in what is said until that is enough; false if the machine ended before, or took too long.
+    fn listen(&mut self, patience: Duration, is_enough: impl Fn(&[u8]) -> bool) -> bool {
+        let end = Instant::now() + patience;
+        while let Ok(piece) = self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.heard.extend(piece);
+            if is_enough(&self.heard) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn text(&self, from: usize) -> String {
+        String::from_utf8_lossy(&self.heard[from..]).into_owned()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both fail only where it has ended already.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_options() {
+        let options = Options::parse(&["--kernel", "/k", "--keep"]).unwrap();
+        assert_eq!(options, Options { kernel: Some("/k".into()), keep: true });
+        for wrong in [&["--kernel"][..], &["fast"]] {
+            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_newest_kernel_of_a_directory_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(newest_kernel(folder.path()), None);
+        for name in ["vmlinuz-6.1.0-49", "vmlinuz-6.1.0-50", "initrd.img-6.1.0-51"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(newest_kernel(folder.path()), Some(folder.path().join("vmlinuz-6.1.0-50")));
+    }
+
+    #[test]
+    fn the_echo_of_the_commands_is_no_answer() {
+        assert!(ANSWERS.iter().all(|answer| !COMMANDS.contains(answer)));
+        assert!(COMMANDS.ends_with('\n'));
+    }
+}
