@@ -45,6 +45,7 @@ targets![
     check,
     journal,
     fast_commit,
+    fast_written,
     shift,
     requests,
     quota,

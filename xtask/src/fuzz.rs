@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The targets; those that must be clean before a release come first.
-const TARGETS: [&str; 20] = [
+const TARGETS: [&str; 21] = [
     "walk",
     "write",
     "superblock",
@@ -40,6 +40,7 @@ const TARGETS: [&str; 20] = [
     "check",
     "journal",
     "fast_commit",
+    "fast_written",
     "shift",
     "requests",
     "quota",

@@ -12,6 +12,7 @@ pub(crate) mod background;
 pub(crate) mod commit;
 mod discard;
 mod failures;
+mod fast_commit;
 mod inodes;
 mod quotas;
 pub(crate) mod sync;
@@ -27,6 +28,7 @@ use crate::state::commit::Committer;
 use crate::stores::block_cache::BlockCache;
 use crate::stores::delay::Delay;
 use crate::stores::discards::Discards;
+use crate::stores::fast_changes::FastChanges;
 use crate::stores::flush_tracker::Flushes;
 use crate::stores::fs_errors::Findings;
 use crate::stores::groups::{Groups, Source};
@@ -76,6 +78,8 @@ pub(crate) struct State {
     pub(crate) discards: Discards,
     /// The journal in use; only if the volume has one and is open for writing.
     pub(crate) log: Option<VolumeLog>,
+    /// What the running transaction has changed, for fast commits.
+    pub(crate) fast: FastChanges,
     pub(crate) flushes: Flushes,
     /// What was appended and is not allocated yet.
     pub(crate) delay: Delay,
@@ -209,7 +213,7 @@ impl State {
         let mut live = self.live_sb.lock();
         if !live.features().ro_compat.contains(feature) {
             live.add_ro_compat(feature);
-            self.superblock_changed.store(true, Ordering::Relaxed);
+            self.note_superblock_changed();
         }
     }
 
@@ -218,12 +222,22 @@ impl State {
         let mut live = self.live_sb.lock();
         if !live.features().compat.contains(Compat::EXT_ATTR) {
             live.add_compat(Compat::EXT_ATTR);
-            self.superblock_changed.store(true, Ordering::Relaxed);
+            self.note_superblock_changed();
         }
+    }
+
+    /// The superblock has changed in the running transaction beside its counts.
+    fn note_superblock_changed(&self) {
+        self.superblock_changed.store(true, Ordering::Relaxed);
+        self.fast.make_unfit();
     }
 
     /// Records an inode as an orphan, if it is not recorded yet ([`Orphans::add`]).
     pub(crate) fn add_orphan(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
+        if inode.get().links > 0 {
+            // A fast commit would leave what is yet to be truncated.
+            self.fast.make_unfit();
+        }
         self.orphans.add(&self.orphan_records(), handle, inode);
     }
 

@@ -17,17 +17,22 @@
 //!   blocks is not written, and takes no number;
 //! - a transaction revokes no block that it logs: a record also covers copies in its own transaction;
 //! - a block that begins with the log's magic number is escaped, else a recovery would take it for the log's
-//!   own.
+//!   own;
+//! - fast commits ([`Log::append_fast`]) lie in an area of their own behind the ring, and stand for a part of
+//!   the transaction that is logged next. Once that is logged they no longer count, since they carry its
+//!   number, and the area is written from its start again. The last block has the checksum over all of
+//!   them, and is written after a flush, like a commit block.
 //!
 //! What it is not: it knows no handles and no threads ([`crate::Journal`]), and does not read a log
 //! ([`crate::recovery`]).
 
-use crate::format::{JournalSuperblock, LogFormat, needs_escape};
+use crate::format::{FastRecord, JournalSuperblock, LogFormat, encode_fast_commit, needs_escape};
 use crate::recovery::LogMap;
 use hectare_device::Device;
 use hectare_units::{BlockNr, BlockSize, Bytes, LogicalBlock, TxnId, usize_of};
 use std::borrow::Cow;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +88,9 @@ pub struct Log {
     used: u32,
     /// The number of the next transaction.
     next: TxnId,
+    /// The blocks for fast commits, and the next of them to be written.
+    fast_area: Range<u32>,
+    fast_head: u32,
 }
 
 impl Log {
@@ -98,7 +106,13 @@ impl Log {
         volume: Option<Arc<dyn Device>>,
     ) -> Self {
         let (first, end) = (superblock.first().get(), superblock.end().get());
+        // The last block stays unused: the kernel (6.18) reads one block more than it finds fast commits in,
+        // and refuses a journal that has no more.
+        let fast_area =
+            superblock.fast_commit_area().map_or(0..0, |area| area.start.get()..area.end.get() - 1);
         Self {
+            fast_head: fast_area.start,
+            fast_area,
             device,
             volume,
             map,
@@ -191,7 +205,63 @@ impl Log {
         self.device.write_durable(commit_at, &[IoSlice::new(&commit)])?;
         self.used += need;
         self.next = self.next.next();
+        self.clear_fast()?;
         Ok(logged)
+    }
+
+    /// Bytes that the fast commits of one transaction take at most; 0 if the log has none.
+    #[must_use]
+    pub fn fast_capacity(&self) -> Bytes {
+        Bytes::new(u64::from(self.fast_area.end - self.fast_area.start) << self.block_size.shift())
+    }
+
+    /// Forgets the fast commits: what they stand for is in the log. None of them counts any more. But e2fsck
+    /// (1.47) takes the first record of an older transaction for damage, and then drops the whole log, so
+    /// the area has to begin with nothing; a crash before that is on the device leaves what the kernel
+    /// leaves.
+    fn clear_fast(&mut self) -> Result<(), LogError> {
+        if self.has_fast() {
+            self.fast_head = self.fast_area.start;
+            let empty = vec![0; self.block_size.len()];
+            self.device.write_durable(self.place(self.fast_head).0, &[IoSlice::new(&empty)])?;
+        }
+        Ok(())
+    }
+
+    /// Whether a part of the next transaction was written as fast commits.
+    #[must_use]
+    pub fn has_fast(&self) -> bool {
+        self.fast_head != self.fast_area.start
+    }
+
+    /// Writes a fast commit of the next transaction, that is, of the one that runs, and returns when it is
+    /// durable, with all file data written before. `false`, with nothing written, if it does not fit: then
+    /// the transaction is to be [appended](Self::append).
+    ///
+    /// # Errors
+    /// A write or flush that failed.
+    pub fn append_fast(&mut self, records: &[FastRecord]) -> Result<bool, LogError> {
+        let opens = !self.has_fast();
+        let Some(bytes) = encode_fast_commit(records, self.next, opens, self.block_size) else {
+            return Ok(false);
+        };
+        let blocks: Vec<&[u8]> = bytes.chunks(self.block_size.len()).collect();
+        let Some((last, body)) = blocks.split_last() else { return Ok(false) };
+        if blocks.len() > usize_of(self.fast_area.end - self.fast_head) {
+            return Ok(false);
+        }
+        let mut at = self.fast_head;
+        for block in body {
+            self.device.write_at(self.place(at).0, block)?;
+            at += 1;
+        }
+        if let Some(volume) = &self.volume {
+            volume.flush()?;
+        }
+        self.device.flush()?;
+        self.device.write_durable(self.place(at).0, &[IoSlice::new(last)])?;
+        self.fast_head = at + 1;
+        Ok(true)
     }
 
     /// Everything of a transaction before its commit block.

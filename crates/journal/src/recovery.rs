@@ -35,6 +35,7 @@ mod replay;
 mod scan;
 
 pub use error::RecoveryError;
+pub use external::{external_uuid, uuid_text};
 pub use map::{LogMap, LogRun};
 
 use crate::format::{FastCommit, FastCommits, JournalSuperblock, SUPERBLOCK_LEN};

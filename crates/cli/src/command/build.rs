@@ -211,6 +211,7 @@ impl Arguments {
 
     /// The format's options: mke2fs's, but without blocks reserved for root unless requested.
     fn format_options(&self) -> Outcome<FormatOptions> {
+        self.format.refuse_external_journal("hectare build")?;
         let mut options = self.format.options()?;
         options.fs_type = FsType::by_name(&self.fs_type).map_err(usage)?;
         if !self.format.asks_for_reserve() {

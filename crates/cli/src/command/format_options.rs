@@ -7,6 +7,7 @@ use hectare_mkfs::{FormatOptions, InodeCount, apply_extended, parse_features, pa
 use hectare_units::BlockSize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The format of a volume.
 #[derive(clap::Args, Clone)]
@@ -45,8 +46,8 @@ pub(crate) struct FormatArguments {
     /// root_owner= ...
     #[arg(short = 'E', value_name = "OPTION=VALUE,...")]
     pub(crate) extended: Vec<String>,
-    /// Journal options: size=MIB
-    #[arg(short = 'J', value_name = "size=MIB")]
+    /// Journal options: size=MIB, or device=FILE for a journal on another device (made with -O journal_dev)
+    #[arg(short = 'J', value_name = "size=MIB|device=FILE")]
     journal: Option<String>,
     /// Number of groups in a flex group
     #[arg(short = 'G', value_name = "GROUPS")]
@@ -88,7 +89,10 @@ impl FormatArguments {
         for list in &self.extended {
             apply_extended(&mut options, list).map_err(usage)?;
         }
-        options.journal_mib = self.journal.as_deref().map(journal_mib).transpose().map_err(Failure::Usage)?;
+        if self.journal_path().is_none() {
+            options.journal_mib =
+                self.journal.as_deref().map(journal_mib).transpose().map_err(Failure::Usage)?;
+        }
         options.flex_groups = self.flex_groups;
         options.clusters_per_group = self.clusters_per_group;
         if let Some(word) = &self.on_error {
@@ -106,6 +110,24 @@ impl FormatArguments {
     /// Whether the behaviour on errors was given.
     pub(crate) fn asks_for_behaviour(&self) -> bool {
         self.on_error.is_some()
+    }
+
+    /// The device with the journal, if it is to lie on one.
+    pub(crate) fn journal_path(&self) -> Option<&Path> {
+        self.journal.as_deref().and_then(|text| text.strip_prefix("device=")).map(Path::new)
+    }
+
+    /// Whether nothing but an external journal is to be made.
+    pub(crate) fn makes_journal(&self) -> bool {
+        self.features.iter().flat_map(|list| list.split(',')).any(|feature| feature == "journal_dev")
+    }
+
+    /// Returns an error for an external journal, which a command can't make or use.
+    pub(crate) fn refuse_external_journal(&self, command: &str) -> Outcome {
+        match self.journal_path().is_some() || self.makes_journal() {
+            false => Ok(()),
+            true => Err(Failure::Usage(format!("{command} makes no external journals; hectare mkfs does"))),
+        }
     }
 
     /// Whether a journal of some size was requested.
@@ -145,7 +167,8 @@ fn bytes(text: Option<&OsString>) -> Vec<u8> {
 }
 
 fn journal_mib(text: &str) -> Result<u64, String> {
-    let size = text.strip_prefix("size=").ok_or_else(|| format!("-J {text}: give size=MIB"))?;
+    let size =
+        text.strip_prefix("size=").ok_or_else(|| format!("-J {text}: give size=MIB or device=FILE"))?;
     let size = size.strip_suffix("MiB").or_else(|| size.strip_suffix(['M', 'm'])).unwrap_or(size);
     size.parse().map_err(|_| format!("-J {text}: the size is a number of MiB"))
 }
@@ -164,6 +187,6 @@ mod tests {
     fn a_journals_size_is_in_mebibytes() {
         assert_eq!(journal_mib("size=4"), Ok(4));
         assert_eq!(journal_mib("size=4MiB"), Ok(4));
-        assert!(journal_mib("device=x").is_err());
+        assert!(journal_mib("location=x").is_err());
     }
 }

@@ -169,6 +169,7 @@ fn options(arguments: &Arguments, target: &Target<'_>, words: &Words) -> Outcome
     }
     let mut format = arguments.format.clone();
     format.extended = [types.extended()?, words.rest.clone()].concat();
+    format.refuse_external_journal("this mke2fs")?;
     let mut options = format.options().map_err(|failure| match failure {
         Failure::Usage(line) => Failure::of("mke2fs", line),
         other => other,

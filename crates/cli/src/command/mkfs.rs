@@ -2,6 +2,7 @@
 //! which `-t xfs` hands over as mkfs(8) does.
 
 mod image_arguments;
+mod journal_device;
 mod target;
 pub(crate) mod xfs;
 
@@ -11,7 +12,7 @@ use crate::failure::{Failure, Outcome, tell};
 use crate::progress::Meter;
 use crate::reproducible::epoch;
 use crate::size_arg::with_suffix;
-use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, whole_pages};
+use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, join_journal, whole_pages};
 use hectare_units::Bytes;
 use hectare_units::hex;
 use image_arguments::ImageArguments;
@@ -34,7 +35,8 @@ pub(super) use target::{Goal, topology};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare mkfs disk.img 1G\n  \
     hectare mkfs -t ext4 -b 4096 -L data -m 0 disk.img 20G\n  \
-    hectare mkfs -O bigalloc -C 65536 disk.img 1T")]
+    hectare mkfs -O bigalloc -C 65536 disk.img 1T\n  \
+    hectare mkfs -O journal_dev journal.img 64M && hectare mkfs -J device=journal.img disk.img 20G")]
 pub(crate) struct Arguments {
     /// Type: ext2, ext3 or ext4; with xfs the options are those of mkfs.xfs
     #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
@@ -89,6 +91,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     refuse_disk_format_name(&image.image)?;
     let mut options = arguments.options()?;
     let size = arguments.size()?;
+    if arguments.format.makes_journal() {
+        return journal_device::make(arguments, &options, size);
+    }
+    let journal = journal_device::find(arguments, &mut options)?;
     if arguments.dry_run {
         let (whole, device) = image.look(size)?;
         options.device = device;
@@ -109,6 +115,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     watched(threads, |run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;
     goal.finish()?;
+    if let Some(journal) = journal {
+        join_journal(&journal, plan.geometry().block_size, plan.superblock().uuid()).map_err(failed)?;
+    }
     let block = plan.geometry().block_size.bytes();
     if size.get() % block.get() != 0 {
         let shown = image.shown();

@@ -81,6 +81,75 @@ fn commands_that_look_replay_a_journal_on_another_device_in_memory() {
     assert_eq!(hectare(&["ls", &at("/")]).ok().text(), "d\ne\nlost+found\n");
 }
 
+/// The UUID of a volume or an external journal, as dumpe2fs shows it.
+fn uuid_of(image: &str) -> Result<String, Skip> {
+    Ok(hectare_oracle::dumpe2fs(Path::new(image))?.field("Filesystem UUID").to_owned())
+}
+
+#[test]
+fn a_journal_on_another_device_is_made_and_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (journal, image, other) = (path("journal"), path("image"), path("other"));
+    let checked = (|| {
+        hectare(&["mkfs", "-O", "journal_dev", "-b", "4096", &journal, "8M"]).ok();
+        let uuid = uuid_of(&journal)?;
+        assert_eq!(
+            hectare_oracle::dumpe2fs(Path::new(&journal))?.field("Filesystem features"),
+            "journal_dev"
+        );
+        let device = format!("device={journal}");
+        let wrong = hectare(&["mkfs", "-b", "1024", "-J", &device, &image, "32M"]);
+        assert!(wrong.refused().contains("give -b 4096"), "{}", wrong.err);
+        hectare(&["mkfs", "-J", &device, &image, "32M"]).ok();
+        assert_eq!(hectare_oracle::dumpe2fs(Path::new(&image))?.field("Journal UUID"), uuid);
+        let clean = |what: &str| {
+            let fsck = hectare_oracle::fsck::e2fsck_with(Path::new(&image), &["-fn", "-j", &journal])?;
+            assert!(fsck.clean, "{what}: {}", fsck.output);
+            Ok::<_, Skip>(())
+        };
+        clean("new")?;
+        // Another volume would replay this one's log.
+        let used = hectare(&["mkfs", "-J", &device, &other, "32M"]);
+        assert!(used.refused().contains(&uuid_of(&image)?), "{}", used.err);
+        let none = hectare(&["mkfs", "-J", &format!("device={image}"), &other, "32M"]);
+        assert!(none.refused().contains("-O journal_dev"), "{}", none.err);
+        // Nothing is written without it, and the error names what is missing.
+        let alone = hectare(&["mkdir", &format!("{image}:/d")]);
+        assert!(alone.refused().contains(&uuid) && alone.err.contains("--journal"), "{}", alone.err);
+        hectare(&["mkdir", "--journal", &journal, &format!("{image}:/d")]).ok();
+        clean("changed here")?;
+        // The kernel uses both, and leaves what is read here.
+        let log =
+            hectare_oracle::LoopDevice::new(Path::new(&journal), hectare_oracle::loops::Access::ReadWrite)?;
+        let options = format!("journal_path={}", log.path().display());
+        let mount = hectare_oracle::KernelMount::new(Path::new(&image), &options)?;
+        std::fs::write(mount.path().join("d/f"), b"of the kernel").unwrap();
+        mount.unmount();
+        drop(log);
+        assert_eq!(
+            hectare(&["cat", "--journal", &journal, &format!("{image}:/d/f")]).ok().text(),
+            "of the kernel"
+        );
+        clean("changed by the kernel")?;
+        // A journal of another UUID is refused by both names.
+        hectare(&["mkfs", "-O", "journal_dev", "-b", "4096", &other, "8M"]).ok();
+        let foreign = hectare(&["mkdir", "--journal", &other, &format!("{image}:/e")]);
+        assert!(
+            foreign.refused().contains(&uuid) && foreign.err.contains(&uuid_of(&other)?),
+            "{}",
+            foreign.err
+        );
+        Ok::<_, Skip>(())
+    })();
+    if let Err(reason) = checked {
+        skip!("cli journal::a_journal_on_another_device_is_made_and_used", reason);
+    }
+    let from = folder.path().to_str().unwrap();
+    let refused = hectare(&["build", "-O", "journal_dev", "--from", from, &path("built")]);
+    assert!(refused.err.contains("hectare mkfs does"), "{}", refused.err);
+}
+
 #[test]
 fn a_data_mode_is_chosen_by_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -181,7 +181,7 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
         None => None,
     };
     let credits = plan.as_ref().map_or(0, |plan| plan.credits(core));
-    let mut handle = core.start(MAP_CREDITS + credits)?;
+    let mut handle = core.start_recorded(MAP_CREDITS + credits)?;
     if let Some(plan) = plan {
         xattr_store::store(core, &mut handle, inode, plan)?;
     }

@@ -101,6 +101,7 @@ pub(crate) fn store(
     inode: &Arc<CachedInode>,
     plan: Plan,
 ) -> Result<()> {
+    core.state.fast.make_unfit();
     let Plan { mut attrs, spilled, before, room } = plan;
     if !attrs.is_empty() {
         core.state.bring_attributes();
@@ -201,6 +202,7 @@ pub(crate) fn edit_attribute_block(
     change: impl FnOnce(&mut [u8]),
 ) -> Result<()> {
     let Some(nr) = data.file_acl else { return Ok(()) };
+    core.state.fast.make_unfit();
     let block = core.state.xattr_block(nr)?;
     core.state.blocks.edit(handle, &block, core.state.xattr_kind(), change);
     Ok(())

@@ -28,7 +28,7 @@ use crate::state::{Core, aborted};
 use crate::stores::block_cache::Kind;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::error::Place;
-use hectare_ext4::extent::{self, Extent, Mapping};
+use hectare_ext4::extent::{Extent, Mapping};
 use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::DataMode;
 use hectare_units::{BlockNr, Blocks, Bytes, InodeNr, LogicalBlock, index_of, low32, u64_of};
@@ -241,7 +241,7 @@ fn apply(map: &mut MapMut<'_, '_>, part: Part) -> Result<u32> {
     match part.change {
         Change::None => Ok(part.extent.len),
         Change::Mark(range) => {
-            extent::mark(map, LogicalBlock::new(low32(range.start)), range.end, false)?;
+            map.mark(LogicalBlock::new(low32(range.start)), range.end, false)?;
             Ok(part.extent.len)
         }
         Change::Map(piece) => map.publish(piece, false),

@@ -35,7 +35,8 @@ pub(crate) fn overwrite(
             _ => return Ok(false),
         };
         if core.state.options.overwrite_handles {
-            drop(core.start(MAP_CREDITS)?); // like the transaction in which ext4 looked up the mapping
+            // Like the transaction in which ext4 looked up the mapping.
+            drop(core.start_recorded(MAP_CREDITS)?);
         }
         overwrite_range(core, inode, at, data, place)?;
         core.state.count_written(data.len());

@@ -18,7 +18,7 @@ use crate::space::reserve;
 use crate::state::Core;
 use crate::state::sync::Seen;
 use crate::stores::inode_cache::CachedInode;
-use hectare_ext4::extent::{self, Extent, Mapping};
+use hectare_ext4::extent::{Extent, Mapping};
 use hectare_units::{Bytes, LogicalBlock, index_of, low32, u64_of};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ fn write_piece(
                 }
             };
             settle(core, inode, at, source, |map| {
-                extent::mark(map, LogicalBlock::new(low32(range.start)), range.end, false)?;
+                map.mark(LogicalBlock::new(low32(range.start)), range.end, false)?;
                 Ok(part.len())
             })
         }
@@ -172,7 +172,7 @@ fn settle(
     source: Source,
     change: impl FnOnce(&mut MapMut<'_, '_>) -> Result<usize>,
 ) -> Result<Written> {
-    let mut handle = core.start(MAP_CREDITS)?;
+    let mut handle = core.start_recorded(MAP_CREDITS)?;
     let mut target = inode.edit(&mut handle, &core.state.inodes);
     let mut map = MapMut { core, handle: &mut handle, nr: inode.nr(), inode: &mut target };
     let len = change(&mut map)?;
@@ -195,7 +195,7 @@ fn write_padded(core: &Core, target: &Extent, within: u64, part: &[u8]) -> Resul
 
 /// Sets the size a write leads to, and the times.
 fn note_written(core: &Core, inode: &Arc<CachedInode>, end: u64, source: Source) -> Result<()> {
-    let mut handle = core.start(MAP_CREDITS)?;
+    let mut handle = core.start_recorded(MAP_CREDITS)?;
     checks::bring_written(core, &mut inode.edit(&mut handle, &core.state.inodes), end, source);
     Ok(())
 }

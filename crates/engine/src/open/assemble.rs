@@ -10,6 +10,7 @@ use crate::state::{Core, State};
 use crate::stores::block_cache::BlockCache;
 use crate::stores::delay::Delay;
 use crate::stores::discards::Discards;
+use crate::stores::fast_changes::FastChanges;
 use crate::stores::flush_tracker::Flushes;
 use crate::stores::fs_errors::Findings;
 use crate::stores::groups::Groups;
@@ -19,8 +20,8 @@ use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::Preallocation;
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
-use hectare_ext4::feature::Compat;
-use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::feature::{Compat, RoCompat};
+use hectare_ext4::superblock::{DataMode, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Journal, MetadataView};
 use hectare_units::{TxnId, random};
@@ -52,13 +53,16 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
     let groups = Groups::open(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings), clean);
     let groups = Arc::new(groups);
     let allocator = allocator::allocator(&groups, &sb, &options)?;
+    let data_mode = options.data_mode.or(sb.default_data_mode()).unwrap_or_default();
+    let fast = fast_changes(&sb, log.as_ref(), data_mode);
     let state = Arc::new(State {
         blocks: BlockCache::new(metadata, geometry.block_size, options.cache_bytes, Arc::clone(&findings)),
         findings,
         data_errors_abort: options
             .data_errors_abort
             .unwrap_or_else(|| sb.mount_option("data_err") == Some("abort")),
-        inodes: InodeCache::new(options.cache_inodes),
+        inodes: InodeCache::new(options.cache_inodes, fast.is_on()),
+        fast,
         dir_format: DirFormat::of(&sb)?,
         live_sb: Mutex::new((*sb).clone()),
         read_only: options.read_only,
@@ -81,12 +85,23 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
         groups,
         prealloc: Preallocation::new(allocator.config()),
         allocator,
-        data_mode: options.data_mode.or(sb.default_data_mode()).unwrap_or_default(),
+        data_mode,
         options,
         sb,
     });
     let journal = Journal::new(Committer::new(Arc::clone(&state)), TxnId::default());
     Ok(Core { state, journal, background: OnceLock::new() })
+}
+
+/// What notes changes for fast commits, if the volume has them. None are made where data is journalled or
+/// quotas are counted; nor where space comes in clusters, since the kernel (6.18) counts a replayed file's
+/// space in blocks.
+fn fast_changes(sb: &SuperBlock, log: Option<&VolumeLog>, data_mode: DataMode) -> FastChanges {
+    let wanted = sb.features().compat.contains(Compat::FAST_COMMIT)
+        && data_mode != DataMode::Journal
+        && !sb.features().ro_compat.contains(RoCompat::QUOTA)
+        && sb.geometry().cluster_ratio_shift == 0;
+    FastChanges::new(log.filter(|_| wanted).map_or(0, VolumeLog::fast_capacity))
 }
 
 /// The volume on a device that is private and not durable, in use for replaying a journal: it has no

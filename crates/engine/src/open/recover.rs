@@ -90,8 +90,11 @@ fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Res
         return Ok(LogPlace { device: Arc::clone(device), map, external: false });
     }
     let Some(journal) = &options.journal else {
-        let what = "its journal lies on another device: name that device";
-        return Err(Error::Unsupported(format!("the volume can't be used alone: {what}")));
+        let uuid = recovery::uuid_text(&sb.raw().s_journal_uuid);
+        let what = format!("its journal lies on another device, which has the UUID {uuid}");
+        return Err(Error::Unsupported(format!(
+            "the volume can't be used alone: {what}; name that device (--journal FILE)"
+        )));
     };
     let device = Arc::clone(&journal.0);
     let map = LogMap::external(&*device, sb.geometry().block_size, &sb.raw().s_journal_uuid)?;
@@ -268,5 +271,13 @@ fn log_superblock(sb: &SuperBlock, recovery: &Recovery) -> Result<JournalSuperbl
     incompat.set(JournalIncompat::CSUM_V3, features.metadata_csum());
     incompat.set(JournalIncompat::BIT64, features.incompat.contains(Incompat::BIT64));
     superblock.set_features(JournalCompat::empty(), incompat)?;
+    if features.compat.contains(Compat::FAST_COMMIT) && !incompat.contains(JournalIncompat::FAST_COMMIT) {
+        let mut with_area = superblock.clone();
+        with_area.set_features(JournalCompat::empty(), incompat | JournalIncompat::FAST_COMMIT)?;
+        // A journal that is too small has none.
+        if with_area.fast_commit_area().is_some() {
+            return Ok(with_area);
+        }
+    }
     Ok(superblock)
 }

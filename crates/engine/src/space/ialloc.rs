@@ -179,6 +179,7 @@ pub(crate) fn free_inode(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
         directory
     };
     core.state.groups.free_inode(inode.nr(), directory).watched(&core.state.findings)?;
+    core.state.fast.make_unfit();
     core.state.count_inode(inode.nr(), &inode.get(), false);
     inode.mark_freed();
     Ok(())

@@ -16,7 +16,7 @@ use crate::state::Core;
 use crate::stores::fs_errors::Watched;
 use hectare_alloc::Run;
 use hectare_ext4::error::Place;
-use hectare_ext4::extent::{Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
+use hectare_ext4::extent::{self, Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
 use hectare_ext4::inode::{Inode, Kind as FileKind};
 use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
@@ -65,6 +65,9 @@ impl MapMut<'_, '_> {
                 Err(Error::NoSpace) if done > 0 => break,
                 inserted => inserted?,
             }
+            if self.inode.kind() == Some(FileKind::File) {
+                self.core.state.fast.note_mapped(self.nr, next, step, at, unwritten);
+            }
             // At once, and not when all is mapped: what the map names must be in use, whatever follows.
             if let Some(space) = &mut space {
                 let last = at + Blocks::new(u64::from(step - 1));
@@ -90,6 +93,32 @@ impl MapMut<'_, '_> {
         low32((end - at).get())
     }
 
+    /// Makes what is mapped from `from` to before `end` unwritten, or written, as [`extent::mark`].
+    pub(crate) fn mark(&mut self, from: LogicalBlock, end: u64, unwritten: bool) -> Result<()> {
+        let marked = extent::mark(self, from, end, unwritten)
+            .and_then(|()| self.note_all_mapped(from.get().into(), end));
+        marked.inspect_err(|_| self.core.state.fast.make_unfit())
+    }
+
+    /// Notes for fast commits how a range is mapped.
+    fn note_all_mapped(&self, from: u64, end: u64) -> Result<()> {
+        let mut at = from;
+        while self.core.state.fast.is_fit()
+            && let Some(extent) = self.as_ref().first_in(at, end)?
+        {
+            let first = at.max(extent.logical.get().into());
+            let Some(start) = extent.block_of(LogicalBlock::new(low32(first))) else { break };
+            let until = extent.end().min(end);
+            if first >= until {
+                break;
+            }
+            let (logical, len) = (LogicalBlock::new(low32(first)), low32(until - first));
+            self.core.state.fast.note_mapped(self.nr, logical, len, start, extent.unwritten);
+            at = until;
+        }
+        Ok(())
+    }
+
     /// Unmaps up to a step's worth of extents from a range and frees their space.
     pub(crate) fn remove(&mut self, from: LogicalBlock, to_exclusive: u64) -> Result<Progress> {
         self.remove_some(from, to_exclusive, REMOVE_STEP)
@@ -110,10 +139,12 @@ impl MapMut<'_, '_> {
         // Blocks of names are in the cache and in the log.
         let names = self.inode.kind() != Some(FileKind::File);
         let first = if names { self.first_of_names(from, to_exclusive)? } else { from };
-        let mut progress =
-            self.kind().remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
+        let mut progress = self
+            .kind()
+            .remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
                 runs.push((physical, len, logical));
-            })?;
+            })
+            .inspect_err(|_| self.core.state.fast.make_unfit())?;
         if first > from {
             progress = Progress::More;
         }
@@ -125,6 +156,10 @@ impl MapMut<'_, '_> {
             } else if journalled {
                 self.core.state.forget_data(*first, *len);
             }
+        }
+        for (_, len, logical) in runs.iter().filter(|_| !names) {
+            let end = u64::from(logical.get()) + u64::from(*len);
+            self.core.state.fast.note_unmapped(self.nr, *logical, end);
         }
         for run in self.free_runs(&runs)? {
             self.inode.sectors =

@@ -8,6 +8,7 @@ use crate::options::Synchronous;
 use crate::state::{Core, aborted};
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::inode::InodeFlags;
+use hectare_journal::Aborted;
 use hectare_units::TxnId;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub(crate) struct Seen {
 
 impl Core {
     /// Makes an inode durable if it has to be after every change (`SYNC`). Called with nothing locked.
-    pub(crate) fn sync_if_asked(&self, inode: &CachedInode) -> Result<()> {
+    pub(crate) fn sync_if_asked(&self, inode: &Arc<CachedInode>) -> Result<()> {
         let asked = self.state.syncs_changes(inode.get().flags);
         if asked { self.sync_cached(inode, false) } else { Ok(()) }
     }
@@ -53,7 +54,7 @@ impl Core {
 
     /// Like [`crate::Volume::sync_inode`], for an inode in memory. With `data_only`, the times of overwrites
     /// may be left out.
-    pub(crate) fn sync_cached(&self, inode: &CachedInode, data_only: bool) -> Result<()> {
+    pub(crate) fn sync_cached(&self, inode: &Arc<CachedInode>, data_only: bool) -> Result<()> {
         if self.state.read_only {
             return Ok(());
         }
@@ -62,7 +63,11 @@ impl Core {
         // In this order: a commit that takes the mark records itself first.
         let touched = !data_only && inode.touched().is_some();
         let changed = inode.changed_in().unwrap_or(running);
-        self.sync_through(if touched { running } else { changed })
+        if touched {
+            self.state.inodes.note_changed(inode);
+        }
+        let txn = if touched { running } else { changed };
+        self.flushed(|| self.journal.commit_so_far(txn))
     }
 
     /// Called after an operation, with nothing locked: has pending changes committed if they are many.
@@ -107,15 +112,17 @@ impl Core {
 
     /// Makes everything changed so far durable, and all file data written so far.
     pub(crate) fn sync_all(&self) -> Result<()> {
-        self.sync_through(self.journal.running())
+        let txn = self.journal.running();
+        self.flushed(|| self.journal.commit_through(txn))
     }
 
-    /// Makes everything up to a transaction durable, and all file data written so far.
-    fn sync_through(&self, txn: TxnId) -> Result<()> {
+    /// Commits, and makes all file data written so far durable.
+    #[track_caller]
+    fn flushed(&self, commit: impl FnOnce() -> std::result::Result<(), Aborted>) -> Result<()> {
         self.react()?;
         let flushes = &self.state.flushes;
         let before = flushes.now();
-        self.journal.commit_through(txn).map_err(aborted)?;
+        commit().map_err(aborted)?;
         self.state.discard_freed();
         if flushes.since(before) {
             return Ok(());

@@ -29,9 +29,19 @@ impl Core {
         let _ = catch_unwind(AssertUnwindSafe(|| self.journal.abort(reason)));
     }
 
-    /// Opens a transaction. Don't wait for anything while it is open.
+    /// Opens a transaction. Don't wait for anything while it is open. The transaction can't be committed
+    /// fast.
     #[track_caller]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        let handle = self.start_recorded(credits)?;
+        self.state.fast.make_unfit();
+        Ok(handle)
+    }
+
+    /// Opens a transaction for an operation that notes all its changes for fast commits
+    /// ([`crate::stores::fast_changes`]). Don't wait for anything while it is open.
+    #[track_caller]
+    pub(crate) fn start_recorded(&self, credits: u32) -> Result<Handle<'_>> {
         self.check_takes_changes()?;
         let credits = credits.saturating_add(self.state.quota_credits());
         self.journal.start(Credits::new(credits)).map_err(aborted)

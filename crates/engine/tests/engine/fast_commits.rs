@@ -83,7 +83,7 @@ fn quiet(bytes: &[u8]) -> Result<InMemory, Error> {
 }
 
 /// Without the times of directories, which fast commits don't record.
-fn comparable(entries: &[Entry]) -> Vec<Entry> {
+pub(crate) fn comparable(entries: &[Entry]) -> Vec<Entry> {
     let untimed = |entry: &Entry| {
         let mtime = if entry.kind == Kind::Directory { Time::default() } else { entry.mtime };
         Entry { mtime, ..entry.clone() }
@@ -92,12 +92,12 @@ fn comparable(entries: &[Entry]) -> Vec<Entry> {
 }
 
 #[track_caller]
-fn assert_equal(found: &[Entry], expected: &[Entry], what: What) {
+pub(crate) fn assert_equal(found: &[Entry], expected: &[Entry], what: What) {
     assert_same(&comparable(found), &comparable(expected), what);
 }
 
 /// What the kernel finds on a volume after a crash; the volume it leaves must be clean if `clean`.
-fn as_the_kernel_recovers(bytes: &[u8], clean: bool) -> Result<Vec<Entry>, Skip> {
+pub(crate) fn as_the_kernel_recovers(bytes: &[u8], clean: bool) -> Result<Vec<Entry>, Skip> {
     let image = scratch::fresh("recovered");
     save(bytes, &image);
     let mount = KernelMount::new(&image, "")?;
@@ -111,7 +111,7 @@ fn as_the_kernel_recovers(bytes: &[u8], clean: bool) -> Result<Vec<Entry>, Skip>
 }
 
 /// The same after e2fsck replayed and repaired.
-fn as_e2fsck_recovers(bytes: &[u8]) -> Result<Vec<Entry>, Skip> {
+pub(crate) fn as_e2fsck_recovers(bytes: &[u8]) -> Result<Vec<Entry>, Skip> {
     let image = scratch::fresh("repaired");
     save(bytes, &image);
     let report = hectare_oracle::fsck::e2fsck_with(&image, &["-fy"])?;

@@ -20,6 +20,7 @@ mod explain;
 mod extra;
 mod fallocate;
 mod fast_commits;
+mod fast_written;
 mod faults;
 mod fill;
 mod flags;

@@ -7,7 +7,8 @@
 //! an earlier transaction.
 //!
 //! [`FastCommits`] takes the area block by block and collects the fast commits that count. Applying them
-//! needs a volume and is not the journal's task.
+//! needs a volume and is not the journal's task. [`encode_fast_commit`](super::encode_fast_commit) writes
+//! them.
 //!
 //! Hazards: numbers are little-endian, unlike everywhere else in a journal. The checksum is a crc32c started
 //! from zero, and is continued over the blocks of one fast commit. Values are untrusted: inode numbers are
@@ -17,25 +18,25 @@ use hectare_ext4::Unsupported;
 use hectare_ext4::checksum::crc32c;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock, TxnId, join32};
 
-const ADD_RANGE: u16 = 1;
-const DEL_RANGE: u16 = 2;
-const CREATE: u16 = 3;
-const LINK: u16 = 4;
-const UNLINK: u16 = 5;
-const INODE: u16 = 6;
-const PAD: u16 = 7;
-const TAIL: u16 = 8;
-const HEAD: u16 = 9;
+pub(super) const ADD_RANGE: u16 = 1;
+pub(super) const DEL_RANGE: u16 = 2;
+pub(super) const CREATE: u16 = 3;
+pub(super) const LINK: u16 = 4;
+pub(super) const UNLINK: u16 = 5;
+pub(super) const INODE: u16 = 6;
+pub(super) const PAD: u16 = 7;
+pub(super) const TAIL: u16 = 8;
+pub(super) const HEAD: u16 = 9;
 
 /// Bytes of tag and length.
-const FRONT_LEN: usize = 4;
+pub(super) const FRONT_LEN: usize = 4;
 /// The checksum covers a TAIL up to, and without, itself: front and transaction number.
 const TAIL_COVERED: usize = FRONT_LEN + 4;
 /// Bytes of an inode that every volume has.
 const INODE_LEN_MIN: usize = 128;
 const NAME_LEN_MAX: usize = 255;
 /// Lengths above this in an extent mean "unwritten", and that much less.
-const EXTENT_LEN_MAX: u16 = 32768;
+pub(super) const EXTENT_LEN_MAX: u16 = 32768;
 
 /// One change.
 #[derive(Clone, PartialEq, Eq, Debug)]

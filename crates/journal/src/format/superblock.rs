@@ -100,6 +100,22 @@ impl JournalSuperblock {
         Self { raw, block_size }
     }
 
+    /// The superblock of a fresh external journal of `blocks` blocks that no volume uses; it lies in block
+    /// `at` of its device.
+    #[must_use]
+    pub fn external(block_size: BlockSize, blocks: u32, at: LogicalBlock, uuid: [u8; 16]) -> Self {
+        let mut fresh = Self::new(block_size, blocks, 0, uuid);
+        fresh.raw.s_first.set(at.get().saturating_add(1));
+        fresh.raw.s_nr_users.set(0);
+        fresh
+    }
+
+    /// Records the volume that uses an external journal, in place of those that did.
+    pub fn set_user(&mut self, volume: [u8; 16]) {
+        self.raw.s_users[0] = volume;
+        self.raw.s_nr_users.set(1);
+    }
+
     /// Validates the first 1024 bytes of `bytes`.
     ///
     /// # Errors

@@ -27,6 +27,8 @@ pub struct Format {
     pub(super) journals_data: bool,
     /// Whether the journal lies on a disk of its own.
     external: bool,
+    /// Blocks of the journal's fast-commit area.
+    fast_blocks: u64,
 }
 
 const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &'static str) -> Format {
@@ -40,16 +42,17 @@ const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &
         clusters_per_group,
         journals_data: false,
         external: false,
+        fast_blocks: 0,
     }
 }
 
 /// With the journal on a disk of its own.
 const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format {
-    Format { external: true, ..format(name, block_size, mib, "^has_journal") }
+    Format { external: true, ..format(name, block_size, mib, "") }
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 24] = [
+pub const FORMATS: [Format; 26] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -93,6 +96,8 @@ pub const FORMATS: [Format; 24] = [
     // Every file has an owner of its own.
     format("1k-quota", BlockSize::KIB1, 8, "quota,project,orphan_file"),
     format("4k-quota", BlockSize::KIB4, 16, "quota,^metadata_csum"),
+    Format { fast_blocks: FAST_BLOCKS, ..format("1k-fast", BlockSize::KIB1, 8, "fast_commit,orphan_file") },
+    Format { fast_blocks: FAST_BLOCKS, ..format("4k-fast", BlockSize::KIB4, 16, "fast_commit") },
 ];
 
 /// Without what ext3 lacks: files are mapped by blocks.
@@ -100,6 +105,9 @@ const BLOCK_MAPS: &str = "^extent,^64bit,^flex_bg,^metadata_csum,^huge_file";
 
 /// Blocks of the smallest journal.
 const JOURNAL_BLOCKS: u64 = 1024;
+
+/// Blocks that mkfs adds to the journal for fast commits: a 64th.
+const FAST_BLOCKS: u64 = JOURNAL_BLOCKS / 64;
 
 /// The file in the root that takes what is not to be left.
 pub(super) const BALLAST: &str = "ballast";
@@ -155,7 +163,7 @@ impl Format {
     /// Where the journal lies, if its first block, which is the first that is written, lies at a byte.
     pub(super) fn journal_at(self, first: u64) -> std::ops::Range<u64> {
         let first = first - first % u64::from(self.block_size.get());
-        first..first + JOURNAL_BLOCKS * u64::from(self.block_size.get())
+        first..first + (JOURNAL_BLOCKS + self.fast_blocks) * u64::from(self.block_size.get())
     }
 
     /// A volume with a directory for each thread, and, if little is to be left of its space, with a file
@@ -186,12 +194,14 @@ impl Format {
             now: NOW,
             ..FormatOptions::default()
         };
+        let journal_device = parts.make_journal(&options).map_err(|e| at(e.to_string()))?;
+        let options = FormatOptions { journal_device, ..options };
         let plan = Plan::new(&options, self.len(), true).map_err(|e| at(e.to_string()))?;
         execute(&plan, &*parts.volume, &plan.empty(), 1).map_err(|e| at(e.to_string()))?;
         if self.journals_data {
             ask_for_data_journalling(&*parts.volume).map_err(at)?;
         }
-        parts.join(self.block_size).map_err(at)?;
+        parts.join(self.block_size, plan.superblock().uuid()).map_err(|e| at(e.to_string()))?;
         let volume = parts.open(open_options(seed)).map_err(|e| at(e.to_string()))?;
         for (top, id) in tops {
             let creation = Creation { uid: *id, ..Creation::default() };

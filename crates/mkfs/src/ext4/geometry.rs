@@ -491,8 +491,8 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(());
     }
-    if options.journal_mib.is_none() && crate::ext4::journal::default_blocks(geometry.blocks_count).is_none()
-    {
+    let is_chosen = options.journal_mib.is_some() || options.journal_device.is_some();
+    if !is_chosen && crate::ext4::journal::default_blocks(geometry.blocks_count).is_none() {
         geometry.features.compat -= Compat::HAS_JOURNAL | Compat::FAST_COMMIT | Compat::ORPHAN_FILE;
         notes.push(Note::NoJournal);
     }

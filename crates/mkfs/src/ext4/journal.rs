@@ -44,7 +44,7 @@ pub(crate) fn default_blocks(volume: Blocks) -> Option<u32> {
 
 /// The size of the journal, `None` without one.
 pub(crate) fn size(options: &FormatOptions, geometry: &Geometry) -> Result<Option<JournalSize>> {
-    if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
+    if !geometry.features.compat.contains(Compat::HAS_JOURNAL) || options.journal_device.is_some() {
         return Ok(None);
     }
     let usual = default_blocks(geometry.blocks_count).map_or(0, u64::from);

@@ -4,6 +4,7 @@
 //! of the volume in [`super::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
 //! Debian ships. Parsing of the `-O` and `-E` words is in [`super::option_parser`].
 
+use super::journal_device::JournalDeviceId;
 use super::mount_defaults::MountDefaults;
 use crate::derived;
 use crate::error::{Error, Result};
@@ -211,6 +212,8 @@ pub struct FormatOptions {
     pub features: Vec<FeatureEdit>,
     /// `-J size`, in MiB.
     pub journal_mib: Option<u64>,
+    /// `-J device=`: the journal lies on another device.
+    pub journal_device: Option<JournalDeviceId>,
     /// `-E stride`, in blocks; as the device says if not given.
     pub stride: Option<u16>,
     /// `-E stripe_width`, in blocks; as the device says if not given.
@@ -278,6 +281,7 @@ impl Default for FormatOptions {
             hash_seed: None,
             features: Vec::new(),
             journal_mib: None,
+            journal_device: None,
             stride: None,
             stripe_width: None,
             packed_meta_blocks: false,
@@ -375,7 +379,7 @@ impl FormatOptions {
                 FeatureEdit::Off(feature) => features.set(feature, false),
             }
         }
-        if self.journal_mib.is_some() {
+        if self.journal_mib.is_some() || self.journal_device.is_some() {
             features.compat |= Compat::HAS_JOURNAL;
         }
         if self.quota_kinds.as_ref().is_some_and(|kinds| kinds.contains(&quota::Kind::Project))

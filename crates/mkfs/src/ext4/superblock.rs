@@ -56,6 +56,10 @@ pub(crate) fn make(options: &FormatOptions, shape: &Shape, own: &Own) -> Result<
     if own.journal.is_some() {
         raw.s_journal_inum = JOURNAL_INODE.get().into();
     }
+    if let Some(journal) = options.journal_device {
+        raw.s_journal_uuid = journal.uuid;
+        raw.s_journal_dev = journal.number.into();
+    }
     let plain = SuperBlock::from_raw(raw)?;
     let Some((map, size)) = own.journal_map(&plain) else { return Ok(plain) };
     raw.s_jnl_backup_type = 1; // the journal inode's map and size are kept here too

@@ -11,7 +11,7 @@ use crate::space::map::MapRef;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
-use hectare_ext4::extent::{self, Mapping};
+use hectare_ext4::extent::Mapping;
 use hectare_units::{Blocks, LogicalBlock, low32};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn zero_range(
     while let Some(step) = written_in(core, inode, &blocks)? {
         blocks.start = step.end;
         let marked = fallocate::change_map(core, inode, (MARK_CREDITS, source), |map| {
-            extent::mark(map, LogicalBlock::new(low32(step.start)), step.end, true)
+            map.mark(LogicalBlock::new(low32(step.start)), step.end, true)
         });
         match marked {
             Err(Error::NoSpace) => write_zeros(core, inode, step)?,

@@ -301,6 +301,10 @@ impl<'a, 'h> Replay<'a, 'h> {
             let what = format!("the journal's fast commits change inode {nr}, which is mapped by blocks");
             return Err(Error::Unsupported(what));
         }
+        if data.flags.contains(InodeFlags::VERITY) {
+            let what = format!("the journal's fast commits change inode {nr}, which fs-verity seals");
+            return Err(Error::Unsupported(what));
+        }
         self.core.state.check_file_writable(data, nr)
     }
 }

@@ -1,0 +1,375 @@
+//! Fast commits that the engine writes: what was synced is recovered by the kernel, by e2fsck and by the
+//! engine.
+//!
+//! A crash is made by copying the bytes of the device after a sync of one file. The expected state is what
+//! the engine shows at that moment; debugfs says that it was written as fast commits.
+
+use crate::common::{
+    InMemory, assert_clean_bytes, entries_of, format_bytes, in_memory_with, pattern, save, unhurried,
+};
+use crate::fast_commits::{as_e2fsck_recovers, as_the_kernel_recovers, assert_equal, comparable};
+use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
+use hectare_engine::{Caller, Changes, Creation, FallocateMode, NewNode, OpenOptions, RenameMode, Volume};
+use hectare_ext4::checksum::crc32c;
+use hectare_oracle::{Entry, What, compare, debugfs, scratch, skip};
+use hectare_units::Bytes;
+use hectare_units::random::SplitMix64;
+use std::fs;
+use std::sync::Arc;
+
+const FORMATS: [(&str, &[&str]); 5] = [
+    ("4K", &["-b", "4096", "-J", "size=8"]),
+    ("1K", &["-b", "1024", "-J", "size=4"]),
+    ("no checksums", &["-b", "4096", "-O", "^metadata_csum,^64bit", "-J", "size=8"]),
+    ("small inodes", &["-b", "4096", "-I", "128", "-J", "size=8"]),
+    ("orphan file", &["-b", "1024", "-O", "orphan_file", "-J", "size=4"]),
+];
+
+fn options() -> OpenOptions {
+    OpenOptions { seed: Some(1), ..unhurried() }
+}
+
+/// A new volume with something in it, committed in full.
+fn prepared(args: &[&str]) -> Result<InMemory, hectare_oracle::Skip> {
+    let always = ["-t", "ext4", "-O", "fast_commit", "-E", "lazy_itable_init=0"];
+    let held = in_memory_with(&format_bytes(&[&always, args].concat(), "32M")?, options()).unwrap();
+    let volume = &held.volume;
+    let c = Creation::default();
+    volume.create_dir_all("folder/other", c).unwrap();
+    for (n, name) in ["gone", "replaced", "moved", "cut", "punched", "linked", "kept"].iter().enumerate() {
+        volume.write_file(format!("folder/{name}"), &pattern(n as u64, 1, 70_000), c).unwrap();
+    }
+    volume.sync().unwrap();
+    // What was just committed was more than fast commits record, so one that is not comes first.
+    let changes = Changes { permissions: Some(0o640), ..Changes::default() };
+    volume.change(volume.open_file("folder/kept").unwrap().inode(), &changes).unwrap();
+    volume.sync().unwrap();
+    Ok(held)
+}
+
+/// The bytes that a crash leaves now, what is to be recovered, and the journal in debugfs' words.
+fn left(held: &InMemory) -> Result<(Vec<u8>, Vec<Entry>, String), hectare_oracle::Skip> {
+    let bytes = held.device.to_vec();
+    let image = scratch::fresh("fast-written");
+    save(&bytes, &image);
+    let log = debugfs(&image, &["logdump -a"])?;
+    fs::remove_file(image).unwrap();
+    Ok((bytes, entries_of(&held.volume), log))
+}
+
+fn count(log: &str, tag: &str) -> usize {
+    log.lines().filter(|line| line.starts_with(&format!("tag {tag}"))).count()
+}
+
+fn sync(volume: &Volume, path: &str) {
+    volume.open_file(path).unwrap().sync().unwrap();
+}
+
+fn write(volume: &Volume, path: &str, at: u64, data: &[u8]) {
+    let file = match volume.open_file(path) {
+        Ok(file) => file,
+        Err(_) => volume.create_file(path, Creation::default()).unwrap(),
+    };
+    file.write_at(at, data).unwrap();
+    file.sync().unwrap();
+}
+
+/// What holds after each crash: all recover the same, and what they leave is clean.
+fn check(bytes: &[u8], expected: &[Entry], what: What) -> Result<(), hectare_oracle::Skip> {
+    let ours = in_memory_with(bytes, options()).unwrap();
+    assert_equal(&entries_of(&ours.volume), expected, what);
+    ours.volume.close().unwrap();
+    assert_clean_bytes(&ours.device.to_vec());
+    assert_equal(&as_the_kernel_recovers(bytes, true)?, expected, what);
+    assert_equal(&as_e2fsck_recovers(bytes)?, expected, what);
+    Ok(())
+}
+
+/// Some of each change that is recorded.
+fn some_of_each(volume: &Volume) {
+    for n in 0..5usize {
+        write(volume, &format!("folder/new-{n}"), 0, &pattern(n as u64, 2, 3000 * (n + 1)));
+    }
+    write(volume, "folder/kept", 90_000, &pattern(9, 3, 5000));
+    write(volume, "folder/kept", 500, b"over");
+    volume.hard_link("folder/linked", "folder/other/link").unwrap();
+    volume.remove_file("folder/linked").unwrap();
+    let cut = volume.open_file("folder/cut").unwrap();
+    cut.set_len(20_480).unwrap();
+    cut.sync().unwrap();
+    let punched = volume.open_file("folder/punched").unwrap();
+    punched.allocate(131_072, 65_536, true).unwrap();
+    write(volume, "folder/punched", 140_000, b"in what was allocated");
+    punched.fallocate(FallocateMode::PunchHole, 5000, 30_000).unwrap();
+    punched.fallocate(FallocateMode::ZeroRange { keep_size: true }, 50_000, 12_000).unwrap();
+    punched.sync().unwrap();
+    volume.rename_path("folder/moved", "folder/other/moved", RenameMode::Replace).unwrap();
+    volume.rename_path("folder/new-1", "folder/other/new", RenameMode::Replace).unwrap();
+    let nr = volume.open_file("folder/new-2").unwrap().inode();
+    volume.change(nr, &Changes { permissions: Some(0o600), uid: Some(7), ..Changes::default() }).unwrap();
+    write(volume, "folder/other/link", 0, b"the last");
+}
+
+#[test]
+fn what_was_synced_is_recovered_by_all() {
+    let test = "fast_written::what_was_synced_is_recovered_by_all";
+    for (name, args) in FORMATS {
+        println!("{name}");
+        let checked = prepared(args).and_then(|held| {
+            some_of_each(&held.volume);
+            let (bytes, expected, log) = left(&held)?;
+            let tags = ["TAIL", "ADD_RANGE", "DEL_RANGE", "CREAT_DENTRY", "ADD_ENTRY", "DEL_ENTRY"];
+            let counts = tags.map(|tag| count(&log, tag));
+            assert!(counts.iter().all(|count| *count > 0) && counts[0] >= 10, "{counts:?}\n{log}");
+            check(&bytes, &expected, What { holes: None, ..What::all() })?;
+            held.volume.close().unwrap();
+            assert_clean_bytes(&held.device.to_vec());
+            Ok(())
+        });
+        if let Err(reason) = checked {
+            skip!(test, reason);
+        }
+    }
+}
+
+/// Each is followed by a sync of another file: had it been left out of a fast commit, it would be lost, or
+/// half of it.
+#[test]
+fn what_is_not_recorded_is_committed_in_full() {
+    let test = "fast_written::what_is_not_recorded_is_committed_in_full";
+    type Change = fn(&Volume);
+    let changes: [(&str, Change); 13] = [
+        ("mkdir", |v| assert!(v.create_dir("folder/new", Creation::default()).is_ok())),
+        ("rmdir", |v| v.remove_dir_all("folder/other").unwrap()),
+        ("symlink", |v| assert!(v.symlink("target", "folder/link", Creation::default()).is_ok())),
+        ("fifo", |v| assert!(v.make("folder/fifo", NewNode::Fifo, Creation::default()).is_ok())),
+        ("rename of a directory", |v| {
+            v.rename_path("folder/other", "there", RenameMode::Replace).unwrap();
+        }),
+        ("exchange", |v| v.rename_path("folder/kept", "folder/cut", RenameMode::Exchange).unwrap()),
+        ("attribute", |v| {
+            let nr = v.open_file("folder/kept").unwrap().inode();
+            v.set_xattr(nr, "user.a", &[1; 300], hectare_engine::XattrHow::Either).unwrap();
+        }),
+        ("collapse", |v| {
+            let file = v.open_file("folder/punched").unwrap();
+            file.fallocate(FallocateMode::CollapseRange, 16_384, 16_384).unwrap();
+        }),
+        ("unlink", |v| v.remove_file("folder/gone").unwrap()),
+        ("replaced", |v| {
+            v.rename_path("folder/kept", "folder/gone", RenameMode::Replace).unwrap();
+        }),
+        ("unlinked and open", |v| {
+            let open = v.open_file("folder/gone").unwrap();
+            v.remove_file("folder/gone").unwrap();
+            std::mem::forget(open);
+        }),
+        ("a number used again", |v| {
+            v.remove_file("folder/gone").unwrap();
+            let new = v.create_file("folder/again", Creation::default()).unwrap();
+            new.write_at(0, b"another file").unwrap();
+        }),
+        ("flags", |v| {
+            let nr = v.open_file("folder/kept").unwrap().inode();
+            let flags = v.inode_flags(nr).unwrap() | hectare_engine::InodeFlags::NODUMP;
+            v.set_inode_flags(nr, flags, &Caller::ROOT).unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        println!("{name}");
+        let checked = prepared(FORMATS[0].1).and_then(|held| {
+            let volume = &held.volume;
+            write(volume, "folder/kept", 100_000, b"fast");
+            assert_eq!(count(&left(&held)?.2, "TAIL"), 1);
+            change(volume);
+            write(volume, "folder/linked", 0, b"synced");
+            let (bytes, expected, log) = left(&held)?;
+            assert_eq!(count(&log, "TAIL"), 0, "{name}: {log}");
+            check(&bytes, &expected, What { holes: None, ..What::all() })?;
+            write(volume, "folder/linked", 100_000, b"full again");
+            assert_eq!(count(&left(&held)?.2, "TAIL"), 0, "{name}");
+            write(volume, "folder/linked", 200_000, b"fast again");
+            let (bytes, expected, log) = left(&held)?;
+            assert_eq!(count(&log, "TAIL"), 1, "{name}: {log}");
+            check(&bytes, &expected, What { holes: None, ..What::all() })
+        });
+        if let Err(reason) = checked {
+            skip!(test, reason);
+        }
+    }
+}
+
+#[test]
+fn a_full_area_is_followed_by_a_full_commit() {
+    let test = "fast_written::a_full_area";
+    let checked = prepared(FORMATS[1].1).and_then(|held| {
+        let (mut most, mut resets, mut last) = (0, 0, 0);
+        for n in 0..400u64 {
+            write(&held.volume, "folder/kept", 70_000 + n * 1500, &pattern(n, 5, 1500));
+            if n % 7 == 0 {
+                let tails = count(&left(&held)?.2, "TAIL");
+                resets += usize::from(tails < last);
+                (most, last) = (most.max(tails), tails);
+            }
+        }
+        assert!(most > 10 && resets > 1, "{most}, {resets}");
+        let (bytes, expected, _) = left(&held)?;
+        check(&bytes, &expected, What::all())
+    });
+    if let Err(reason) = checked {
+        skip!(test, reason);
+    }
+}
+
+/// One change; impossible ones are skipped.
+fn one_change(volume: &Volume, random: &mut SplitMix64) {
+    let folders = ["folder", "folder/other"];
+    let mut place = || format!("{}/f{}", folders[random.below(2) as usize], random.below(8));
+    let (path, other) = (place(), place());
+    let at = random.below(60) * 3000;
+    let open = |path: &str| volume.open_file(path);
+    match random.below(24) {
+        0..=7 => {
+            let file = open(&path).or_else(|_| volume.create_file(&path, Creation::default()));
+            let Ok(file) = file else { return };
+            let _ = file.write_at(at, &pattern(at, 5, 1 + random.below(20_000) as usize));
+            if random.below(2) == 0 {
+                file.sync().unwrap();
+            }
+        }
+        8..=10 => drop(volume.remove_file(&path)),
+        11..=13 => drop(volume.rename_path(&path, &other, RenameMode::Replace)),
+        14 | 15 => drop(volume.hard_link(&path, &other)),
+        16 => drop(volume.symlink("to", &path, Creation::default())),
+        17 | 18 => {
+            let Ok(file) = open(&path) else { return };
+            let to = if random.below(2) == 0 { at } else { at.next_multiple_of(4096) };
+            file.set_len(to).unwrap();
+            file.sync().unwrap();
+        }
+        19 => {
+            let Ok(file) = open(&path) else { return };
+            let _ = file.fallocate(FallocateMode::PunchHole, at, 1 + random.below(50_000));
+            file.sync().unwrap();
+        }
+        20 | 21 => {
+            let Ok(file) = open(&path) else { return };
+            let _ = file.allocate(at, 1 + random.below(100_000), random.below(2) == 0);
+            file.sync().unwrap();
+        }
+        22 => volume.sync().unwrap(),
+        _ => {
+            let Ok(file) = open(&path) else { return };
+            let changes = Changes { permissions: Some(0o600 + at as u16 % 64), ..Changes::default() };
+            volume.change(file.inode(), &changes).unwrap();
+        }
+    }
+}
+
+/// The engine's own replay after each sync, the others' at the end.
+#[test]
+fn random_changes_are_recovered_after_every_sync() {
+    let test = "fast_written::random_changes";
+    let seeds = if crate::common::long(test) { 300 } else { 8 };
+    let mut fast = 0;
+    for seed in 0..seeds {
+        let (name, args) = FORMATS[seed as usize % FORMATS.len()];
+        println!("{name}, seed {seed}");
+        let mut random = SplitMix64::new(seed);
+        let checked = prepared(args).and_then(|held| {
+            let volume = &held.volume;
+            for n in 0..40 {
+                for _ in 0..random.below(6) {
+                    one_change(volume, &mut random);
+                }
+                write(volume, "folder/kept", 100_000 + n * 900, b"synced");
+                let ours = in_memory_with(&held.device.to_vec(), options()).unwrap();
+                let (found, expected) = (entries_of(&ours.volume), entries_of(volume));
+                if let Err(differences) =
+                    compare(&comparable(&found), &comparable(&expected), What::content())
+                {
+                    panic!("{name}, seed {seed}, step {n}: {differences}");
+                }
+                ours.volume.check_space().unwrap();
+            }
+            let (bytes, expected, log) = left(&held)?;
+            fast += count(&log, "TAIL");
+            check(&bytes, &expected, What { holes: None, ..What::all() })?;
+            held.volume.close().unwrap();
+            assert_clean_bytes(&held.device.to_vec());
+            Ok(())
+        });
+        if let Err(reason) = checked {
+            skip!(test, reason);
+        }
+    }
+    assert!(fast > seeds as usize, "{fast} fast commits");
+}
+
+/// A second sync has nothing to record.
+#[test]
+fn what_is_recorded_already_is_not_recorded_again() {
+    let test = "fast_written::what_is_recorded_already";
+    let checked = prepared(FORMATS[0].1).and_then(|held| {
+        write(&held.volume, "folder/kept", 100_000, b"fast");
+        let before = left(&held)?.0;
+        sync(&held.volume, "folder/kept");
+        sync(&held.volume, "folder/cut");
+        assert!(held.device.to_vec() == before);
+        Ok(())
+    });
+    if let Err(reason) = checked {
+        skip!(test, reason);
+    }
+}
+
+/// What a power cut leaves at some moment, torn writes and all, is the same for the kernel and the engine.
+#[test]
+fn the_kernel_and_the_engine_recover_the_same_at_any_moment() {
+    let test = "fast_written::the_kernel_and_the_engine";
+    let rounds = if crate::common::long(test) { 400 } else { 24 };
+    let what = What { holes: None, ..What::all() };
+    for (name, args) in &FORMATS[..2] {
+        let before = match prepared(args) {
+            Ok(held) => {
+                held.volume.close().unwrap();
+                held.device.to_vec()
+            }
+            Err(reason) => skip!(test, reason),
+        };
+        let recorder = Arc::new(RecordDevice::new(MemoryDevice::from_bytes(&before)));
+        let volume = Volume::open(Arc::clone(&recorder) as Arc<dyn Device>, options()).unwrap();
+        let mut random = SplitMix64::new(11);
+        some_of_each(&volume);
+        for n in 0..60 {
+            one_change(&volume, &mut random);
+            write(&volume, "folder/kept", 100_000 + n * 900, b"synced");
+        }
+        let mut states = CrashStates::new(MemoryDevice::from_bytes(&before), recorder.log());
+        volume.end_changes("the machine stops");
+        let points: Vec<usize> = states.points().collect();
+        let mut chosen: Vec<usize> =
+            (0..rounds).map(|_| points[random.below(points.len() as u64) as usize]).collect();
+        chosen.sort_unstable();
+        let mut torn = 0;
+        for (round, point) in (0..).zip(chosen) {
+            let device = states.torn(point, round).unwrap();
+            let mut bytes = vec![0; before.len()];
+            device.read_at(Bytes::ZERO, &mut bytes).unwrap();
+            if crc32c(!0, &bytes[1024..2044]).to_le_bytes() != bytes[2044..2048] {
+                torn += 1; // the superblock, which the kernel does not look for in the log
+                continue;
+            }
+            let ours = in_memory_with(&bytes, options()).unwrap();
+            let expected = entries_of(&ours.volume);
+            ours.volume.close().unwrap();
+            assert_clean_bytes(&ours.device.to_vec());
+            println!("{name}, point {point}, seed {round}");
+            match as_the_kernel_recovers(&bytes, true) {
+                Ok(theirs) => assert_equal(&theirs, &expected, what),
+                Err(reason) => skip!(test, reason),
+            }
+        }
+        assert!(torn < rounds / 4, "{torn}");
+    }
+}
