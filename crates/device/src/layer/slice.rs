@@ -25,8 +25,7 @@ impl<D: Device> SliceDevice<D> {
     pub fn new(inner: D, at: Bytes, len: Bytes) -> Result<Self> {
         let window = Span::new(at, len);
         check_range(&inner, Operation::Open, window)?;
-        let name =
-            if at == Bytes::ZERO { inner.name().to_owned() } else { format!("{}@{at}", inner.name()) };
+        let name = if at == Bytes::ZERO { inner.name().to_owned() } else { format!("{}@{at}", inner.name()) };
         Ok(Self { inner, window, name })
     }
 
