@@ -124,10 +124,14 @@ impl FormatArguments {
 
     /// Returns an error for an external journal, which a command can't make or use.
     pub(crate) fn refuse_external_journal(&self, command: &str) -> Outcome {
-        match self.journal_path().is_some() || self.makes_journal() {
-            false => Ok(()),
-            true => Err(Failure::Usage(format!("{command} makes no external journals; hectare mkfs does"))),
-        }
+        let asked =
+            match (self.journal.as_deref().filter(|_| self.journal_path().is_some()), self.makes_journal()) {
+                (Some(journal), _) => format!("-J {journal}"),
+                (None, true) => "-O journal_dev".to_owned(),
+                (None, false) => return Ok(()),
+            };
+        let reason = format!("{asked}: {command} makes no external journals; hectare mkfs does");
+        Err(Failure::Usage(reason))
     }
 
     /// Whether a journal of some size was requested.

@@ -47,6 +47,7 @@ mod ranges_model;
 mod read;
 mod states;
 mod threads;
+mod turns;
 mod unwritten;
 mod value_faults;
 mod value_inodes;

@@ -81,7 +81,7 @@ fn refuses(bytes: &[u8], journal: &[u8]) {
     let error = |journal: &[u8], size: BlockSize, uuid: &[u8; 16]| {
         LogMap::external(&MemoryDevice::from_bytes(journal), size, uuid).unwrap_err().to_string()
     };
-    assert!(error(journal, size, &[1; 16]).contains("belongs to another"));
+    assert!(error(journal, size, &[1; 16]).contains("that of the volume's journal is 01010101-"));
     assert!(error(journal, BlockSize::KIB64, &raw.s_journal_uuid).contains("block size"));
     assert!(error(&journal[..1 << 20], size, &raw.s_journal_uuid).contains("claims"));
     assert!(error(bytes, size, &raw.s_journal_uuid).contains("it is none"));
