@@ -60,7 +60,7 @@ pub(crate) fn project(core: &Core, nr: InodeNr) -> Result<u32> {
     Ok(if has_projects(core) { project } else { 0 })
 }
 
-/// Returns an error for a directory that is not empty, which the floor above can tell.
+/// Returns an error for a directory that is not empty, of whose names the floor above knows.
 pub(crate) type CheckEmpty = fn(&Core, &CachedInode) -> Result<()>;
 
 pub(crate) fn change_flags(

@@ -37,9 +37,10 @@ const VALUE_CREDITS: u32 = 1 + ORPHAN_CREDITS;
 /// Blocks that freeing all of an inode's content dirties, if it has few enough of them, and no values in
 /// inodes of their own, to be freed in one transaction with other changes.
 pub(crate) fn at_once(core: &Core, nr: InodeNr, data: &Inode) -> Result<Option<u32>> {
-    let has_values =
-        core.state.incompat(Incompat::EA_INODE) && !core.state.values_outside(nr, data)?.is_empty();
-    if has_values { Ok(None) } else { truncate::unmap_at_once(core, nr, data, 0) }
+    if values_left(core, nr, data)?.is_some() {
+        return Ok(None);
+    }
+    truncate::unmap_at_once(core, nr, data, 0)
 }
 
 /// Frees an inode without links and all its content. The caller holds its operation lock.
@@ -76,21 +77,32 @@ pub(crate) fn free_dropped(core: &Core) -> Result<()> {
     })
 }
 
+/// Runs a change, and then frees the values that it has left without users: whatever became of it, since
+/// undoing one leaves such, too. Called as [`free_dropped`].
+pub(crate) fn with_dropped<T>(core: &Core, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    let changed = change();
+    let freed = free_dropped(core);
+    changed.and_then(|value| freed.map(|()| value))
+}
+
+/// The values of an inode that lie in inodes of their own; `None` if it has none.
+fn values_left(core: &Core, nr: InodeNr, data: &Inode) -> Result<Option<ValuesOutside>> {
+    if !core.state.incompat(Incompat::EA_INODE) {
+        return Ok(None);
+    }
+    Ok(Some(core.state.values_outside(nr, data)?).filter(|values| !values.is_empty()))
+}
+
 /// Lets all values of an inode go that lie in inodes of their own, and frees those that nobody else uses.
 fn let_values_go(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
-    if !core.state.incompat(Incompat::EA_INODE) {
-        return Ok(());
-    }
-    loop {
-        let values = core.state.values_outside(inode.nr(), &inode.get())?;
-        if values.is_empty() {
-            return Ok(());
-        }
+    let left = || values_left(core, inode.nr(), &inode.get());
+    while let Some(values) = left()? {
         let mut handle = core.start(VALUES_STEP * VALUE_CREDITS + FREE_CREDITS)?;
         let_some_go(core, &mut handle, inode, &values, usize_of(VALUES_STEP))?;
         handle.stop();
         free_dropped(core)?;
     }
+    Ok(())
 }
 
 /// Lets up to `max` values of an inode go, or the block of attributes that it shares with others.
@@ -105,8 +117,11 @@ fn let_some_go(
     let (from_block, list) = (values.in_inode.is_empty(), values.in_inode.iter().chain(&values.in_block));
     if from_block && values.block_is_shared {
         let mut data = inode.edit(handle, &core.state.inodes);
-        core.state.count_inodes(inode.nr(), &data, 0, values.in_block.len());
-        return xattr_store::leave_shared_block(core, handle, &mut data);
+        // Else nobody shares it by now: its entries are this inode's, and are let go one by one.
+        if xattr_store::leave_shared_block(core, handle, &mut data)? {
+            core.state.count_inodes(inode.nr(), &data, 0, values.in_block.len());
+        }
+        return Ok(());
     }
     let len = if from_block { values.in_block.len() } else { values.in_inode.len() };
     // All of them are there before the first is let go.
@@ -133,14 +148,9 @@ pub(crate) fn let_values_go_at_once(
     handle: &mut Handle<'_>,
     inode: &Arc<CachedInode>,
 ) -> Result<()> {
-    if !core.state.incompat(Incompat::EA_INODE) {
-        return Ok(());
-    }
-    loop {
-        let values = core.state.values_outside(inode.nr(), &inode.get())?;
-        if values.is_empty() {
-            return Ok(());
-        }
+    let left = || values_left(core, inode.nr(), &inode.get());
+    while let Some(values) = left()? {
         let_some_go(core, handle, inode, &values, usize::MAX)?;
     }
+    Ok(())
 }

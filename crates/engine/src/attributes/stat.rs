@@ -171,6 +171,10 @@ pub(crate) fn touch(core: &Core, nr: InodeNr, changes: &Changes) -> Result<()> {
 }
 
 pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
+    freeing::with_dropped(core, || change_fields(core, inode, changes))
+}
+
+fn change_fields(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
     let _quota = prepare_owners(core, inode, |data| {
         data.uid = changes.uid.unwrap_or(data.uid);
         data.gid = changes.gid.unwrap_or(data.gid);
@@ -181,7 +185,8 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
         None => None,
     };
     let credits = plan.as_ref().map_or(0, |plan| plan.credits(core));
-    let mut handle = core.start_recorded(MAP_CREDITS + credits)?;
+    let kind = inode.get().kind();
+    let mut handle = core.start_for(kind, MAP_CREDITS + credits)?;
     if let Some(plan) = plan {
         xattr_store::store(core, &mut handle, inode, plan)?;
     }
@@ -205,9 +210,7 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
         data.crtime = core.state.nearest(crtime);
     }
     data.ctime = changes.ctime.map_or_else(|| core.state.now(), |ctime| core.state.nearest(ctime));
-    drop(data);
-    handle.stop();
-    freeing::free_dropped(core)
+    Ok(())
 }
 
 /// Prepares the quotas for a change of an inode's owners: `change` makes it on a copy. What is returned is to

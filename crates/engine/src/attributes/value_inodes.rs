@@ -59,17 +59,20 @@ impl Owner {
     }
 }
 
+/// The clusters of a value of that length.
+pub(crate) fn clusters(core: &Core, len: u64) -> u64 {
+    len.div_ceil(core.state.geometry().cluster_bytes())
+}
+
 /// The blocks that making an inode for a value of that length may dirty.
-pub(crate) fn make_credits(core: &Core, len: usize) -> u32 {
-    let clusters = u64_of(len).div_ceil(core.state.geometry().cluster_bytes());
-    MAKE_CREDITS + PIECE_CREDITS * low32(clusters)
+pub(crate) fn make_credits(core: &Core, len: u64) -> u32 {
+    MAKE_CREDITS + PIECE_CREDITS * low32(clusters(core, len))
 }
 
 /// The 512-byte sectors that values count for in the inodes that have them.
 pub(crate) fn sectors<'a>(core: &Core, values: impl Iterator<Item = &'a ValueAt>) -> u64 {
-    let cluster = core.state.geometry().cluster_bytes();
-    let clusters = values.map(|value| u64::from(value.size).div_ceil(cluster)).sum();
-    cluster_sectors(&core.state, Clusters::new(clusters))
+    let all = values.map(|value| clusters(core, value.size.into())).sum();
+    cluster_sectors(&core.state, Clusters::new(all))
 }
 
 /// The inode that holds a value, which is what the entry says.
@@ -262,9 +265,10 @@ impl Uses {
         Ok(())
     }
 
-    /// Lets go what was taken.
+    /// Lets go what was taken, the last first: so an inode that was made here and then taken again is unused
+    /// when its making is undone.
     pub(crate) fn undo(self, core: &Core, handle: &mut Handle<'_>) -> Result<()> {
-        self.taken.into_iter().try_for_each(|Taken { holder, made }| {
+        self.taken.into_iter().rev().try_for_each(|Taken { holder, made }| {
             if made {
                 return discard(core, handle, &holder);
             }
@@ -311,21 +315,27 @@ fn take(core: &Core, handle: &mut Handle<'_>, holder: &Arc<CachedInode>) -> bool
 
 /// Removes a user. With the last one the inode becomes an orphan, to be freed when no handle is open.
 pub(crate) fn let_go(core: &Core, handle: &mut Handle<'_>, holder: &Arc<CachedInode>) {
-    let last = {
-        let mut index = core.state.values.lock();
-        let mut data = holder.edit(handle, &core.state.inodes);
-        let users = xattr::users(&data).saturating_sub(1);
-        xattr::set_users(&mut data, users);
-        if users == 0 {
-            data.links = 0;
-            index.forget(xattr::stored_hash(&data), holder.nr());
-            index.drop_value(holder);
-        }
-        users == 0
-    };
-    if last {
+    if remove_user(core, handle, holder) {
+        core.state.values.lock().drop_value(holder);
         core.state.add_orphan(handle, holder);
     }
+}
+
+/// Removes a user, and the link with the last one: nobody takes the inode any more then. Returns whether it was
+/// that; not again where more users are removed than were counted.
+fn remove_user(core: &Core, handle: &mut Handle<'_>, holder: &Arc<CachedInode>) -> bool {
+    let mut index = core.state.values.lock();
+    let mut data = holder.edit(handle, &core.state.inodes);
+    if data.links == 0 {
+        return false;
+    }
+    let users = xattr::users(&data).saturating_sub(1);
+    xattr::set_users(&mut data, users);
+    if users == 0 {
+        data.links = 0;
+        index.forget(xattr::stored_hash(&data), holder.nr());
+    }
+    users == 0
 }
 
 /// Makes an inode that holds these bytes, with one user.
@@ -368,12 +378,56 @@ fn fill(core: &Core, handle: &mut Handle<'_>, made: &Arc<CachedInode>, bytes: &[
     Ok(())
 }
 
-/// Undoes the making of an inode in the same transaction.
+/// Undoes the making of an inode in the same transaction; leaves it to those who have taken it since.
 fn discard(core: &Core, handle: &mut Handle<'_>, made: &Arc<CachedInode>) -> Result<()> {
-    core.state.values.lock().forget(xattr::stored_hash(&made.get()), made.nr());
+    if !remove_user(core, handle, made) {
+        return Ok(());
+    }
     let mut data = made.edit(handle, &core.state.inodes);
     let mut map = MapMut { core, handle, nr: made.nr(), inode: &mut data };
     while map.remove(LogicalBlock::ZERO, MAP_END)? == Progress::More {}
     drop(data);
     ialloc::free_inode(core, handle, made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::freeing::free_dropped;
+    use crate::{Creation, OpenOptions, Overwrite, Volume};
+    use hectare_device::MemoryDevice;
+    use hectare_mkfs::{FormatOptions, parse_features};
+    use hectare_units::Bytes;
+
+    /// Two changes run at once, and the one that made the value fails.
+    #[test]
+    fn regression_a_value_that_others_have_taken_outlives_the_change_that_made_it() {
+        let features = parse_features("ea_inode").unwrap();
+        let format = FormatOptions { features, ..FormatOptions::default() };
+        let device = Arc::new(MemoryDevice::new(Bytes::mib(8)));
+        let volume = Volume::format(device, &format, Overwrite::Refuse, OpenOptions::default()).unwrap();
+        let core = volume.core();
+        let owners = ["a", "b"].map(|name| {
+            volume.write_file(name, b"", Creation::default()).unwrap();
+            core.state.inode(volume.resolve(name, false).unwrap()).unwrap()
+        });
+        let mut handle = core.start(100).unwrap();
+        let [mut first, mut second] = owners.map(|owner| {
+            let name = Name::parse(b"user.v").expect("a name");
+            let mut attrs = [Attr::new(name, vec![7; 9000])];
+            let mut uses = Uses::default();
+            uses.place(core, &mut handle, &owner, (&mut attrs, &[0])).unwrap();
+            uses
+        });
+        let holder = Arc::clone(&second.taken[0].holder);
+        assert!(Arc::ptr_eq(&holder, &first.taken[0].holder));
+        std::mem::take(&mut first).undo(core, &mut handle).unwrap();
+        assert!(!holder.is_freed());
+        assert_eq!((holder.get().links, xattr::users(&holder.get())), (1, 1));
+        std::mem::take(&mut second).undo(core, &mut handle).unwrap();
+        handle.stop();
+        free_dropped(core).unwrap();
+        assert!(holder.is_freed());
+        volume.close().unwrap();
+    }
 }

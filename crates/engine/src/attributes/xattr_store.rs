@@ -18,6 +18,7 @@ use crate::state::Core;
 use crate::state::attributes::{ValueAt, ValuesOutside};
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
+use crate::stores::quotas::Claim;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{Inode, Kind as FileKind};
 use hectare_ext4::xattr::{self, Attr, Index, Name, SetError, Value};
@@ -65,12 +66,20 @@ impl Plan {
         self.attrs.is_empty()
     }
 
+    /// The lengths of the values that go to inodes of their own.
+    fn spilled_lens(&self) -> impl Iterator<Item = u64> {
+        self.spilled.iter().map(|i| stored_len(&self.attrs[*i]))
+    }
+
+    /// Claims from the quotas of the inode's owners what those values will count for.
+    fn claim(&self, core: &Core, inode: &CachedInode) -> Result<Option<Claim>> {
+        let clusters = self.spilled_lens().map(|len| value_inodes::clusters(core, len)).sum();
+        core.state.claim_values(inode.nr(), &inode.get(), Clusters::new(clusters), self.spilled.len())
+    }
+
     /// The blocks that storing dirties beside the inode and its attribute block.
     pub(crate) fn credits(&self, core: &Core) -> u32 {
-        let made = self.spilled.iter().map(|i| match &self.attrs[*i].value {
-            Value::Inline(bytes) => value_inodes::make_credits(core, bytes.len()),
-            Value::Inode { .. } => 0,
-        });
+        let made = self.spilled_lens().map(|len| value_inodes::make_credits(core, len));
         let counted = self.before.all().map(|_| 1 + ORPHAN_CREDITS);
         made.chain(counted).fold(0, u32::saturating_add)
     }
@@ -102,6 +111,7 @@ pub(crate) fn store(
     plan: Plan,
 ) -> Result<()> {
     core.state.fast.make_unfit();
+    let _quota = plan.claim(core, inode)?;
     let Plan { mut attrs, spilled, before, room } = plan;
     if !attrs.is_empty() {
         core.state.bring_attributes();
@@ -208,8 +218,9 @@ pub(crate) fn edit_attribute_block(
     Ok(())
 }
 
-/// Leaves an inode's attribute block to those that share it; does nothing if nobody does any more.
-pub(crate) fn leave_shared_block(core: &Core, handle: &mut Handle<'_>, data: &mut Inode) -> Result<()> {
+/// Leaves an inode's attribute block to those that share it; does nothing if nobody does any more. Returns
+/// whether it was shared.
+pub(crate) fn leave_shared_block(core: &Core, handle: &mut Handle<'_>, data: &mut Inode) -> Result<bool> {
     let mut shared = false;
     // At once: of two that leave, the second has the block alone.
     edit_attribute_block(core, handle, data, |bytes| {
@@ -223,7 +234,7 @@ pub(crate) fn leave_shared_block(core: &Core, handle: &mut Handle<'_>, data: &mu
         let sectors = sectors << (core.state.geometry().block_size.shift() - 9);
         data.sectors = data.sectors.saturating_sub(sectors);
     }
-    Ok(())
+    Ok(shared)
 }
 
 /// Releases an inode's attribute block: one reference less, or freed with the last.
@@ -232,7 +243,9 @@ pub(crate) fn leave_attribute_block(
     handle: &mut Handle<'_>,
     data: &mut Inode,
 ) -> Result<OldBlock> {
-    leave_shared_block(core, handle, data)?;
+    if leave_shared_block(core, handle, data)? {
+        return Ok(OldBlock::Left);
+    }
     let Some(nr) = data.file_acl.take() else { return Ok(OldBlock::Left) };
     let sectors = reserve::free_metadata(core, handle, nr)?;
     data.sectors = data.sectors.saturating_sub(sectors);

@@ -120,6 +120,14 @@ fn change_attributes(
     inode: &Arc<CachedInode>,
     change: impl FnOnce(&mut Inode, &mut Vec<Attr>) -> Result<()>,
 ) -> Result<()> {
+    freeing::with_dropped(core, || change_stored(core, inode, change))
+}
+
+fn change_stored(
+    core: &Core,
+    inode: &Arc<CachedInode>,
+    change: impl FnOnce(&mut Inode, &mut Vec<Attr>) -> Result<()>,
+) -> Result<()> {
     let mut attrs = core.state.attributes(inode.nr(), &inode.get())?;
     let mut changed = inode.get().clone();
     change(&mut changed, &mut attrs)?;
@@ -131,7 +139,5 @@ fn change_attributes(
     grow::grow_extra(core, &mut handle, inode.nr(), &mut data)?;
     data.mode = changed.mode;
     data.ctime = now;
-    drop(data);
-    handle.stop();
-    freeing::free_dropped(core)
+    Ok(())
 }

@@ -97,7 +97,7 @@ pub(crate) fn create(
         let _operation = dir.lock().write();
         check_directory_writable(core, &dir, Deed::AddName)?;
         let spot = lookup::spot_locked(core, &dir, name)?;
-        create_locked(core, &dir, name, spot, node, creation)
+        freeing::with_dropped(core, || create_locked(core, &dir, name, spot, node, creation))
     })?;
     core.sync_names_if_asked(&[&dir])?;
     Ok(made)
@@ -130,7 +130,7 @@ fn create_locked(
     }
     let prepared = prepare(core, dir, kind, creation)?;
     quota::prepare(core, Owners::of(&prepared.0))?;
-    let mut handle = start_names(core, kind, NAME_CREDITS + prepared.1.credits(core))?;
+    let mut handle = core.start_for(Some(kind), NAME_CREDITS + prepared.1.credits(core))?;
     let new = make_node(core, &mut handle, dir.nr(), node, prepared)?;
     if let Err(error) = add_name_at(core, &mut handle, dir, name, spot, new.nr(), kind) {
         discard_new(core, &mut handle, &new)?;
@@ -141,12 +141,6 @@ fn create_locked(
         change_subdirectories(core, &mut handle, dir, 1);
     }
     Ok(new.nr())
-}
-
-/// Opens a transaction that changes names of an inode of that kind.
-#[track_caller]
-pub(crate) fn start_names(core: &Core, kind: Kind, credits: u32) -> Result<Handle<'_>> {
-    if kind == Kind::File { core.start_recorded(credits) } else { core.start(credits) }
 }
 
 /// Notes a change of a name for fast commits. Names that only a key makes readable are not recorded.
@@ -390,7 +384,7 @@ pub(crate) fn link(core: &Core, inode: InodeNr, parent: InodeNr, name: &[u8]) ->
         if links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
-        let mut handle = start_names(core, kind, NAME_CREDITS + ORPHAN_CREDITS)?;
+        let mut handle = core.start_for(Some(kind), NAME_CREDITS + ORPHAN_CREDITS)?;
         add_name_at(core, &mut handle, &dir, name, spot, inode, kind)?;
         note_name(core, NameChange::Linked, &dir, name, inode);
         if links == 0 {

@@ -103,7 +103,7 @@ pub(crate) fn remove_name(
         let at_once = freeing::at_once(core, nr, &victim.get())?;
         let kind = victim.get().kind().ok_or(Error::NotFound)?;
         let credits = UNLINK_CREDITS + DROP_CREDITS + at_once.unwrap_or(0);
-        let mut handle = create::start_names(core, kind, credits)?;
+        let mut handle = core.start_for(Some(kind), credits)?;
         create::take_name(core, &mut handle, &dir, name)?;
         create::note_name(core, NameChange::Unlinked, &dir, name, nr);
         drop_link(core, &mut handle, &dir, &victim);

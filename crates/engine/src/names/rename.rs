@@ -258,7 +258,7 @@ fn replace(
     let left_credits = whiteout.as_ref().map_or(0, |(_, plan)| plan.credits(core));
     let at_once = target.map_or(Ok(None), |target| freeing::at_once(core, target.nr(), &target.get()))?;
     let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);
-    let mut handle = create::start_names(core, kind, RENAME_CREDITS + at_once.unwrap_or(0) + left_credits)?;
+    let mut handle = core.start_for(Some(kind), RENAME_CREDITS + at_once.unwrap_or(0) + left_credits)?;
     // What may find no space comes first.
     if whiteout.is_some() {
         core.state.fast.make_unfit();

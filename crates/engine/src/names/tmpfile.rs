@@ -6,6 +6,7 @@
 //! A handle that outlives its file (a network file system's) names an inode by its number and its generation,
 //! which changes each time the number is given out.
 
+use crate::attributes::freeing;
 use crate::data::reclaim;
 use crate::error::Result;
 use crate::immutable::Deed;
@@ -35,12 +36,14 @@ pub(crate) fn create_nameless(
         create::check_directory_writable(core, &dir, Deed::AddName)?;
         let prepared = create::prepare(core, &dir, Kind::File, creation)?;
         quota::prepare(core, Owners::of(&prepared.0))?;
-        let mut handle = core.start(NAME_CREDITS + ORPHAN_CREDITS + prepared.1.credits(core))?;
-        let made = create::make_node(core, &mut handle, parent, NewNode::File, prepared)?;
-        made.edit(&mut handle, &core.state.inodes).links = 0;
-        made.set_linkable(linkable);
-        core.state.add_orphan(&mut handle, &made);
-        core.state.nameless.lock().insert(made.nr(), Arc::clone(&made));
-        Ok(made)
+        freeing::with_dropped(core, || {
+            let mut handle = core.start(NAME_CREDITS + ORPHAN_CREDITS + prepared.1.credits(core))?;
+            let made = create::make_node(core, &mut handle, parent, NewNode::File, prepared)?;
+            made.edit(&mut handle, &core.state.inodes).links = 0;
+            made.set_linkable(linkable);
+            core.state.add_orphan(&mut handle, &made);
+            core.state.nameless.lock().insert(made.nr(), Arc::clone(&made));
+            Ok(made)
+        })
     })
 }

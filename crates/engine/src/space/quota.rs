@@ -53,13 +53,14 @@ pub(crate) fn place_id(core: &Core, kind: Kind, id: u32) -> Result<()> {
     let Some((nr, _)) = core.state.quotas().and_then(|quotas| quotas.file(kind)) else { return Ok(()) };
     let inode = core.state.inode(nr)?;
     let _operation = inode.lock().write();
-    // As it is now: others may have added to it.
+    let mut handle = core.start(INSERT_CREDITS)?;
+    // As it is now: others may have added to it. Grace periods that are set meanwhile are rendered after what is
+    // written here, since nothing is while the handle is open.
     let Some((quotas, (_, mut info))) =
         core.state.quotas().and_then(|quotas| Some((quotas, quotas.file(kind)?)))
     else {
         return Ok(());
     };
-    let mut handle = core.start(INSERT_CREDITS)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     let mut file = FileMut { core, handle: &mut handle, kind, nr, inode: &mut data };
     let slot = quota::insert(&mut file, &mut info, id)?;

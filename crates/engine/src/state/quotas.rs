@@ -53,6 +53,24 @@ impl State {
         Ok(quotas.map(claim).transpose()?.map(|(_, claim)| claim))
     }
 
+    /// Claims what new values of an inode's attributes, in inodes of their own, count for.
+    ///
+    /// # Errors
+    /// [`crate::Error::QuotaExceeded`] if a limit of the inode's owners forbids it.
+    pub(crate) fn claim_values(
+        &self,
+        nr: InodeNr,
+        inode: &Inode,
+        clusters: Clusters,
+        values: usize,
+    ) -> Result<Option<Claim>> {
+        let Some(quotas) = self.quotas().filter(|quotas| values > 0 && quotas.counts(nr)) else {
+            return Ok(None);
+        };
+        let space = (clusters.get() * self.geometry().cluster_bytes(), u64::from(!clusters.is_zero()));
+        Ok(Some(quotas.claim(Owners::of(inode), |_| true, space, u64_of(values))?.1))
+    }
+
     /// Claims for the new owners of an inode what it counts for.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::state::{Core, aborted};
 use crate::stores::inode_cache::CachedInode;
+use hectare_ext4::inode::Kind;
 use hectare_journal::{Credits, Handle};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +37,13 @@ impl Core {
         let handle = self.start_recorded(credits)?;
         self.state.fast.make_unfit();
         Ok(handle)
+    }
+
+    /// Opens a transaction for an operation that notes all its changes for fast commits if they are of a regular
+    /// file: of others, those say nothing but names.
+    #[track_caller]
+    pub(crate) fn start_for(&self, kind: Option<Kind>, credits: u32) -> Result<Handle<'_>> {
+        if kind == Some(Kind::File) { self.start_recorded(credits) } else { self.start(credits) }
     }
 
     /// Opens a transaction for an operation that notes all its changes for fast commits

@@ -79,12 +79,12 @@ pub(crate) struct Guard {
 
 #[derive(Default)]
 struct Shared {
-    told: Mutex<Told>,
+    watch: Mutex<Watch>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Told {
+struct Watch {
     stop: bool,
     /// Who has written to the block, if anybody has.
     lost: Option<String>,
@@ -193,18 +193,18 @@ impl Guard {
 
     /// Sets what is done when another host has written to the block.
     pub(crate) fn on_loss(&self, act: OnLoss) {
-        let mut told = self.shared.told.lock();
-        match told.lost.clone() {
+        let mut watch = self.shared.watch.lock();
+        match watch.lost.clone() {
             Some(who) => {
-                drop(told);
+                drop(watch);
                 act(&who);
             }
-            None => told.on_loss = Some(act),
+            None => watch.on_loss = Some(act),
         }
     }
 
     fn halt(&mut self) {
-        self.shared.told.lock().stop = true;
+        self.shared.watch.lock().stop = true;
         self.shared.changed.notify_all();
         let heartbeat = self.heartbeat.take();
         // It may be the one that closes the volume.
@@ -216,7 +216,7 @@ impl Guard {
     /// Marks the volume as free again, unless another host has taken it.
     pub(crate) fn leave(mut self, device: &dyn Device) -> Result<()> {
         self.halt();
-        if self.shared.told.lock().lost.is_some() {
+        if self.shared.watch.lock().lost.is_some() {
             return Ok(());
         }
         let time = self.fixed_time.map_or_else(now, seconds_of);
@@ -232,20 +232,20 @@ impl Drop for Guard {
     }
 }
 
-/// Changes the block at intervals, until it is told to stop or another host has written to it.
+/// Changes the block at intervals, until the guard stops it or another host has written to it.
 fn beat(device: &dyn Device, place: MmpBlock, shared: &Shared, mut mine: Mmp, every: Duration) {
     let mut last = Instant::now();
     loop {
-        let mut told = shared.told.lock();
-        while !told.stop {
-            if shared.changed.wait_until(&mut told, last + every).timed_out() {
+        let mut watch = shared.watch.lock();
+        while !watch.stop {
+            if shared.changed.wait_until(&mut watch, last + every).timed_out() {
                 break;
             }
         }
-        if told.stop {
+        if watch.stop {
             return;
         }
-        drop(told);
+        drop(watch);
         let before = mine.clone();
         if let Status::InUse { sequence, .. } = &mut mine.status {
             *sequence = if *sequence < SEQUENCE_MAX { *sequence + 1 } else { 1 };
@@ -272,10 +272,10 @@ fn beat(device: &dyn Device, place: MmpBlock, shared: &Shared, mut mine: Mmp, ev
 
 /// Notes who has taken the volume, and has it end.
 fn lose(shared: &Shared, who: &str) {
-    let mut told = shared.told.lock();
-    told.lost = Some(who.to_owned());
-    let act = told.on_loss.take();
-    drop(told);
+    let mut watch = shared.watch.lock();
+    watch.lost = Some(who.to_owned());
+    let act = watch.on_loss.take();
+    drop(watch);
     if let Some(act) = act {
         act(who);
     }

@@ -1,7 +1,7 @@
 //! Shared helpers of the tests: volumes on files and in memory, the oracle's entries of a volume, copying a
 //! directory in.
 
-use hectare_device::{Device, FileOptions, MemoryDevice};
+use hectare_device::{Device, FaultDevice, FileOptions, MemoryDevice, Outcome, Rule};
 use hectare_engine::{
     Changes, Creation, DeviceNumber, Error, Kind, Metadata, NewNode, OpenOptions, Timestamp, Volume, XattrHow,
 };
@@ -75,6 +75,36 @@ pub(crate) fn in_memory_with(bytes: &[u8], options: OpenOptions) -> Result<InMem
     let device = Arc::new(MemoryDevice::from_bytes(bytes));
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options)?;
     Ok(InMemory { device, volume })
+}
+
+/// Runs `workload` on a volume with these bytes again and again, with one operation of its device failing, the
+/// next each time: all that may come of it is the error of the device. `left` gets what is on the device then, and
+/// which operation it was. Returns how many operations there are.
+pub(crate) fn each_operation_failing(
+    bytes: &[u8],
+    options: impl Fn() -> OpenOptions,
+    workload: fn(&Volume) -> Result<(), Error>,
+    left: impl Fn(&[u8], u64),
+) -> u64 {
+    for k in 0.. {
+        let memory = Arc::new(MemoryDevice::from_bytes(bytes));
+        let device = Arc::new(FaultDevice::new(Arc::clone(&memory)));
+        device.add(Rule::new(Outcome::IO).after(k).times(1));
+        let result = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options())
+            .and_then(|volume| workload(&volume));
+        if device.strikes() == 0 {
+            result.unwrap();
+            assert_clean_bytes(&memory.to_vec());
+            return k;
+        }
+        if let Err(error) = result {
+            let known = matches!(error, Error::Device { errno: 5, .. } | Error::Aborted(_));
+            assert!(known, "operation {k}: {error}");
+            assert_eq!(error.errno(), 5);
+        }
+        left(&memory.to_vec(), k);
+    }
+    unreachable!("some operation is the last")
 }
 
 /// Writes bytes to a file, zeros as holes.

@@ -9,7 +9,9 @@ use crate::common::{
 };
 use crate::fast_commits::{as_e2fsck_recovers, as_the_kernel_recovers, assert_equal, comparable};
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
-use hectare_engine::{Caller, Changes, Creation, FallocateMode, NewNode, OpenOptions, RenameMode, Volume};
+use hectare_engine::{
+    Caller, Changes, Creation, FallocateMode, NewNode, OpenOptions, RenameMode, Timestamp, Volume,
+};
 use hectare_ext4::checksum::crc32c;
 use hectare_oracle::{Entry, What, compare, debugfs, scratch, skip};
 use hectare_units::Bytes;
@@ -85,6 +87,15 @@ fn check(bytes: &[u8], expected: &[Entry], what: What) -> Result<(), hectare_ora
     Ok(())
 }
 
+/// Checks what a crash would leave now, and what closing leaves. Returns the journal before that.
+fn check_and_close(held: &InMemory) -> Result<String, hectare_oracle::Skip> {
+    let (bytes, expected, log) = left(held)?;
+    check(&bytes, &expected, What { holes: None, ..What::all() })?;
+    held.volume.close().unwrap();
+    assert_clean_bytes(&held.device.to_vec());
+    Ok(log)
+}
+
 /// Some of each change that is recorded.
 fn some_of_each(volume: &Volume) {
     for n in 0..5usize {
@@ -117,13 +128,10 @@ fn what_was_synced_is_recovered_by_all() {
         println!("{name}");
         let checked = prepared(args).and_then(|held| {
             some_of_each(&held.volume);
-            let (bytes, expected, log) = left(&held)?;
+            let log = check_and_close(&held)?;
             let tags = ["TAIL", "ADD_RANGE", "DEL_RANGE", "CREAT_DENTRY", "ADD_ENTRY", "DEL_ENTRY"];
             let counts = tags.map(|tag| count(&log, tag));
             assert!(counts.iter().all(|count| *count > 0) && counts[0] >= 10, "{counts:?}\n{log}");
-            check(&bytes, &expected, What { holes: None, ..What::all() })?;
-            held.volume.close().unwrap();
-            assert_clean_bytes(&held.device.to_vec());
             Ok(())
         });
         if let Err(reason) = checked {
@@ -196,6 +204,25 @@ fn what_is_not_recorded_is_committed_in_full() {
         if let Err(reason) = checked {
             skip!(test, reason);
         }
+    }
+}
+
+/// Fast commits say nothing of directories but names, so syncing one whose mode has changed was no commit.
+#[test]
+fn regression_a_synced_directory_keeps_its_mode_and_times() {
+    let test = "fast_written::regression_a_synced_directory";
+    let checked = prepared(FORMATS[0].1).and_then(|held| {
+        let volume = &held.volume;
+        write(volume, "folder/kept", 100_000, b"fast");
+        let nr = volume.resolve("folder/other", false).unwrap();
+        let mtime = Some(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 });
+        let changes = Changes { permissions: Some(0o700), uid: Some(7), mtime, ..Changes::default() };
+        volume.change(nr, &changes).unwrap();
+        volume.sync_inode(nr).unwrap();
+        check_and_close(&held).map(drop)
+    });
+    if let Err(reason) = checked {
+        skip!(test, reason);
     }
 }
 
@@ -292,11 +319,7 @@ fn random_changes_are_recovered_after_every_sync() {
                 }
                 ours.volume.check_space().unwrap();
             }
-            let (bytes, expected, log) = left(&held)?;
-            fast += count(&log, "TAIL");
-            check(&bytes, &expected, What { holes: None, ..What::all() })?;
-            held.volume.close().unwrap();
-            assert_clean_bytes(&held.device.to_vec());
+            fast += count(&check_and_close(&held)?, "TAIL");
             Ok(())
         });
         if let Err(reason) = checked {

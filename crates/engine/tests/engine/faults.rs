@@ -1,7 +1,7 @@
 //! Devices that fail: the k-th operation fails for k = 0, 1, 2...; every call returns an error that names the
 //! device's, and after a failed commit nothing more is written.
 
-use crate::common::{assert_clean_bytes, format_bytes, pattern, unhurried};
+use crate::common::{assert_clean_bytes, each_operation_failing, format_bytes, pattern, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::skip;
@@ -51,24 +51,7 @@ fn each_operation_failing_in_turn_is_an_error_and_no_more() {
         Ok(bytes) => bytes,
         Err(reason) => skip!("faults::each_operation_failing", reason),
     };
-    let mut k = 0;
-    loop {
-        let (device, memory) = device(&bytes);
-        device.add(Rule::new(Outcome::IO).after(k).times(1));
-        let result = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default())
-            .and_then(|volume| workload(&volume));
-        if device.strikes() == 0 {
-            result.unwrap();
-            assert_clean_bytes(&memory.to_vec());
-            break;
-        }
-        if let Err(error) = result {
-            let known = matches!(error, Error::Device { errno: 5, .. } | Error::Aborted(_));
-            assert!(known, "operation {k}: {error}");
-            assert_eq!(error.errno(), 5);
-        }
-        k += 1;
-    }
+    let k = each_operation_failing(&bytes, OpenOptions::default, workload, |_, _| ());
     assert!(k > 50, "only {k} operations");
 }
 

@@ -271,7 +271,7 @@ fn debugfs_lists_what_we_report() {
 }
 
 fn limited(kind: QuotaKind, id: u32, limits: QuotaLimits, options: OpenOptions) -> Option<InMemory> {
-    let bytes = formatted(&["-t", "ext4", "-b", "4096", "-O", "quota,project"]).ok()?;
+    let bytes = formatted(&["-t", "ext4", "-b", "4096", "-O", "quota,project,ea_inode"]).ok()?;
     let held = in_memory_with(&bytes, options).unwrap();
     held.volume.set_quota(kind, id, &limits).unwrap();
     Some(held)
@@ -324,6 +324,63 @@ fn a_hard_limit_of_space_stops_users_and_not_root() {
     file.write_at(end, &pattern(1, end, 9000)).unwrap();
     file.sync().unwrap();
     assert_eq!(used(volume, QuotaKind::User, ALICE).0, 112 << 10);
+    close_clean(&held);
+}
+
+/// The kernel charges such a value to the file's owner, as an inode and its space; limits were not applied.
+#[test]
+fn regression_limits_hold_for_attribute_values_in_inodes_of_their_own() {
+    for (limits, what) in [
+        (QuotaLimits { space_hard: Some(20 << 10), ..QuotaLimits::default() }, "space"),
+        (QuotaLimits { inodes_hard: Some(2), ..QuotaLimits::default() }, "inodes"),
+    ] {
+        let Some(held) = limited(QuotaKind::User, ALICE, limits, unhurried()) else {
+            skip!("quotas::regression_limits_hold_for_attribute_values", "mke2fs is not installed");
+        };
+        let (volume, alice) = (&held.volume, Caller::user(ALICE, 5, &[]));
+        let nr = volume.create(InodeNr::ROOT, b"a", NewNode::File, owned(ALICE, 5)).unwrap();
+        let set = |name: &str| {
+            let value = pattern(1, 0, 9000);
+            on_behalf(&alice, || volume.set_xattr_as(nr, name, &value, XattrHow::Either, &alice))
+        };
+        set("user.a").unwrap();
+        assert_eq!(used(volume, QuotaKind::User, ALICE), (12 << 10, 2));
+        is_exceeded(set("user.b"), QuotaKind::User, what);
+        assert_eq!(used(volume, QuotaKind::User, ALICE), (12 << 10, 2));
+        assert_eq!(volume.list_xattrs(nr).unwrap().len(), 1);
+        on_behalf(&alice, || volume.remove_xattr(nr, "user.a")).unwrap();
+        set("user.b").unwrap();
+        close_clean(&held);
+    }
+}
+
+/// The values that it was to inherit stayed orphans until the next change of attributes.
+#[test]
+fn regression_a_directory_that_is_refused_leaves_no_values_behind() {
+    let limits = QuotaLimits { space_hard: Some(18 << 10), ..QuotaLimits::default() };
+    let Some(held) = limited(QuotaKind::User, ALICE, limits, unhurried()) else {
+        skip!("quotas::regression_a_directory_that_is_refused", "mke2fs is not installed");
+    };
+    let (volume, alice) = (&held.volume, Caller::user(ALICE, 5, &[]));
+    let dir = volume.create(InodeNr::ROOT, b"dir", NewNode::Directory, owned(0, 0)).unwrap();
+    // Of two blocks; a new directory has it and one of its own.
+    let users = (0..600).map(|id| (0x2, 0o4, 1000 + id));
+    let entries: Vec<(u16, u16, u32)> = std::iter::once((0x1, 0o7, !0))
+        .chain(users)
+        .chain([(0x4, 0o5, !0), (0x10, 0o7, !0), (0x20, 0o0, !0)])
+        .collect();
+    let acl = hectare_oracle::trees::acl(&entries);
+    volume.set_xattr(dir, "system.posix_acl_default", &acl, XattrHow::Either).unwrap();
+    let free = || {
+        volume.sync().unwrap();
+        let statfs = volume.statfs().unwrap();
+        (statfs.free, statfs.free_inodes)
+    };
+    let (before, all) = (free(), Creation { permissions: 0o700, ..owned(ALICE, 5) });
+    let made = on_behalf(&alice, || volume.create(dir, b"sub", NewNode::Directory, all));
+    is_exceeded(made, QuotaKind::User, "space");
+    assert_eq!(free().1, before.1);
+    assert_eq!(used(volume, QuotaKind::User, ALICE), (0, 0));
     close_clean(&held);
 }
 

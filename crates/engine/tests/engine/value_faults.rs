@@ -1,10 +1,8 @@
 //! Devices that fail while attribute values in inodes of their own are set, shared, replaced and removed.
 
-use crate::common::{assert_clean_bytes, format_bytes, pattern, save, unhurried};
-use hectare_device::{Device, FaultDevice, MemoryDevice, Outcome, Rule};
+use crate::common::{each_operation_failing, format_bytes, pattern, save, unhurried};
 use hectare_engine::{Creation, Error, Volume, XattrHow};
 use hectare_oracle::skip;
-use std::sync::Arc;
 
 /// Some of everything.
 fn workload(volume: &Volume) -> Result<(), Error> {
@@ -43,27 +41,11 @@ fn each_operation_failing_in_turn_leaves_a_volume_that_recovers() {
             Ok(bytes) => bytes,
             Err(reason) => skip!("value_faults::each_operation_failing", reason),
         };
-        let mut k = 0;
-        loop {
-            let memory = Arc::new(MemoryDevice::from_bytes(&bytes));
-            let device = Arc::new(FaultDevice::new(Arc::clone(&memory)));
-            device.add(Rule::new(Outcome::IO).after(k).times(1));
-            let result = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried())
-                .and_then(|volume| workload(&volume));
-            if device.strikes() == 0 {
-                result.unwrap();
-                assert_clean_bytes(&memory.to_vec());
-                break;
-            }
-            if let Err(error) = result {
-                let known = matches!(error, Error::Device { errno: 5, .. } | Error::Aborted(_));
-                assert!(known, "{features}, operation {k}: {error}");
-            }
+        let k = each_operation_failing(&bytes, unhurried, workload, |left, k| {
             if !features.contains("^has_journal") {
-                recovers(&memory.to_vec(), k);
+                recovers(left, k);
             }
-            k += 1;
-        }
+        });
         assert!(k > 30, "{features}: only {k} operations");
     }
 }

@@ -1,4 +1,4 @@
-//! fs-verity: what we seal is byte for byte what the tool `fsverity` computes; reads tell a block that was
+//! fs-verity: what we seal is byte for byte what the tool `fsverity` computes; reads report a block that was
 //! changed; crashes and lack of space leave a file as it was.
 
 use crate::common::{
@@ -157,7 +157,7 @@ fn a_changed_block_is_told_by_file_and_block() {
             in_memory_with(&damaged, OpenOptions { verify: true, ..OpenOptions::read_only() }).unwrap();
         let text = held.volume.verify_verity(nr).expect_err(what).to_string();
         assert!(text.contains(what) && text.contains(&nr.to_string()), "{logical}: {text}");
-        // Reads tell it where they meet it, and without verification not at all.
+        // Reads report it where they meet it, and without verification not at all.
         let file = held.volume.open_file("file").unwrap();
         if logical == 77 {
             let mut buffer = vec![0; 1000];
