@@ -471,3 +471,18 @@ fn old_content_is_discarded_unless_it_is_to_be_kept() {
         }
     }
 }
+
+/// Regression: the last MiB of the file was wiped, and what lies behind the volume is the caller's.
+#[test]
+fn regression_nothing_is_written_behind_a_volume_of_a_given_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    let path = image.to_str().unwrap();
+    for words in [&["mkfs", "-F"][..], &["mke2fs", "-F", "-q"], &["mkfs", "-F", "--offset", "1M"]] {
+        std::fs::write(&image, vec![0xa5; 40 << 20]).unwrap();
+        hectare(&[words, &[path, "16M"]].concat()).ok();
+        let after = std::fs::read(&image).unwrap();
+        assert_eq!(after.len(), 40 << 20, "{words:?}");
+        assert!(after[17 << 20..].iter().all(|byte| *byte == 0xa5), "{words:?}");
+    }
+}

@@ -215,7 +215,7 @@ fn end_cut(core: &Core, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
 /// Returns an error if what an inode maps after `size` bytes can't be freed.
 pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<()> {
     match first_after(core, size).filter(|_| data.is_mapped()) {
-        Some(from) => MapRef { state: &core.state, nr, inode: data }.check_from(from),
+        Some(from) => MapRef { state: &core.state, nr, inode: data }.check_range(from, MAP_END),
         None => Ok(()),
     }
 }

@@ -293,13 +293,12 @@ fn add_name_at(
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
     let entry = Entry { name, inode, file_type: file_type(kind) };
-    let inserted = match spot {
-        NameSpot::Inline => inline_directory::add(core, handle, dir.nr(), &mut data, &entry)?,
-        NameSpot::Blocks(spot) => {
-            let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-            let format = store.format();
-            dir::insert_at(&mut store, &format, spot, &entry)?
-        }
+    let inserted = if data.is_inline() {
+        inline_directory::add(core, handle, dir.nr(), &mut data, &entry)?
+    } else {
+        let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+        let format = store.format();
+        dir::insert_at(&mut store, &format, spot, &entry)?
     };
     match inserted {
         Insert::Done => {}

@@ -13,6 +13,7 @@ use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{DirRead, DirWrite, Format, Spot};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::Mapping;
+use hectare_ext4::inline::{Inline, Rows};
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock};
@@ -24,18 +25,14 @@ pub(crate) const DIR_CREDITS: u32 =
     hectare_ext4::dir::INSERT_BLOCKS_MAX + 4 * crate::space::map_edit::MAP_CREDITS;
 
 /// Where a name goes in a directory.
-pub(crate) enum NameSpot {
-    /// Into the inode, or where its entries go when they leave it.
-    Inline,
-    /// Into blocks.
-    Blocks(Spot<DirBlock>),
-}
+pub(crate) type NameSpot = Spot<DirBlock>;
 
 /// The bytes of a directory's block as they were read, and the block, which stays in memory meanwhile.
 #[derive(Clone)]
 pub(crate) struct DirBlock {
     bytes: Arc<[u8]>,
-    block: Arc<Block>,
+    /// `None` for entries that lie in the inode.
+    block: Option<Arc<Block>>,
 }
 
 impl Deref for DirBlock {
@@ -45,7 +42,7 @@ impl Deref for DirBlock {
     }
 }
 
-/// A directory, for reading.
+/// A directory, for reading. One whose entries lie in its inode looks like one of a single block.
 pub(crate) struct DirRef<'a> {
     pub(crate) state: &'a State,
     pub(crate) nr: InodeNr,
@@ -72,6 +69,20 @@ impl DirRef<'_> {
         }
     }
 
+    /// The entries that lie in the inode, as the block that they become when they leave it.
+    pub(crate) fn inline_block(&self) -> Result<Vec<u8>> {
+        let block = self.inline_rows()?.to_block(self.nr, &self.format());
+        let place = Place::Inode(self.nr);
+        Ok(block.ok_or_else(|| Corrupt::new("inline directory", place, "its entries exceed a block"))?)
+    }
+
+    /// The entries that lie in the inode.
+    pub(crate) fn inline_rows(&self) -> Result<Rows> {
+        let tail = self.state.inline_tail(self.nr, self.inode)?;
+        let (head, size) = (&self.inode.block, self.inode.bytes());
+        Ok(Inline::new(head, tail.as_deref(), size, Place::Inode(self.nr))?.rows()?)
+    }
+
     fn physical(&self, at: LogicalBlock) -> Result<Option<BlockNr>> {
         match (MapRef { state: self.state, nr: self.nr, inode: self.inode }).lookup(at)? {
             Mapping::Mapped(extent) if !extent.unwritten => Ok(extent.block_of(at)),
@@ -85,12 +96,19 @@ impl DirRead for DirRef<'_> {
     type Block = DirBlock;
 
     fn block(&self, at: LogicalBlock) -> Result<Option<DirBlock>> {
+        if self.inode.is_inline() {
+            let inline = (at == LogicalBlock::ZERO).then(|| self.inline_block());
+            return Ok(inline.transpose()?.map(|bytes| DirBlock { bytes: bytes.into(), block: None }));
+        }
         let Some(nr) = self.physical(at)? else { return Ok(None) };
         let block = self.state.blocks.load_with(nr, || self.kind(at), self.place(at))?;
-        Ok(Some(DirBlock { bytes: block.bytes(), block }))
+        Ok(Some(DirBlock { bytes: block.bytes(), block: Some(block) }))
     }
 
     fn blocks(&self) -> u32 {
+        if self.inode.is_inline() {
+            return 1;
+        }
         u32::try_from(self.inode.size >> self.state.geometry().block_size.shift()).unwrap_or(u32::MAX)
     }
 
@@ -160,7 +178,7 @@ impl DirWrite for DirMut<'_, '_> {
         read: DirBlock,
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let DirBlock { bytes, block } = read;
+        let DirBlock { bytes, block: Some(block) } = read else { return self.edit(at, f) };
         // Otherwise the edit would have to leave these bytes as they are, and copy them.
         drop(bytes);
         let kind = self.as_ref().kind(at);

@@ -5,14 +5,13 @@
 
 use crate::data::inline::take_out;
 use crate::error::{Error, Result};
-use crate::names::directory::DirMut;
+use crate::names::directory::{DirMut, DirRef};
 use crate::space::map_edit::MapMut;
-use crate::state::{Core, State};
-use hectare_ext4::casefold;
+use crate::state::Core;
 use hectare_ext4::dir::{self, DirWrite, Entry, FileType, Insert, Name};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::inline::{self, Inline, Rows};
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::inline::{self, Rows};
+use hectare_ext4::inode::Inode;
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock};
 
@@ -29,7 +28,7 @@ pub(crate) fn add(
     data: &mut Inode,
     entry: &Entry<'_>,
 ) -> Result<Insert> {
-    let (mut rows, _) = open(&core.state, nr, data, None)?;
+    let mut rows = DirRef { state: &core.state, nr, inode: data }.inline_rows()?;
     rows.insert(entry.name.bytes(), entry.inode, code(core, entry.file_type));
     if inline::store(data, rows.content(), Place::Inode(nr))? {
         return Ok(Insert::Done);
@@ -42,8 +41,8 @@ pub(crate) fn add(
 
 /// Removes a name.
 pub(crate) fn take(core: &Core, nr: InodeNr, data: &mut Inode, name: Name<'_>) -> Result<()> {
-    let (mut rows, at) = open(&core.state, nr, data, Some(name))?;
-    rows.remove(at.ok_or(Error::NotFound)?);
+    let (mut rows, at) = find(core, nr, data, name)?;
+    rows.remove(at);
     put(nr, data, &rows)
 }
 
@@ -55,11 +54,14 @@ pub(crate) fn point(
     name: Name<'_>,
     (inode, file_type): (InodeNr, FileType),
 ) -> Result<()> {
-    let (mut rows, at) = open(&core.state, nr, data, Some(name))?;
+    let mut rows;
     if name == Name::DOT_DOT {
+        rows = DirRef { state: &core.state, nr, inode: data }.inline_rows()?;
         rows.set_parent(inode);
     } else {
-        rows.replace(at.ok_or(Error::NotFound)?, inode, code(core, file_type));
+        let at;
+        (rows, at) = find(core, nr, data, name)?;
+        rows.replace(at, inode, code(core, file_type));
     }
     put(nr, data, &rows)
 }
@@ -72,57 +74,28 @@ fn put(nr: InodeNr, data: &mut Inode, rows: &Rows) -> Result<()> {
 }
 
 /// The rows of a directory, and where a name stands in them.
-fn open(state: &State, nr: InodeNr, data: &Inode, name: Option<Name<'_>>) -> Result<(Rows, Option<usize>)> {
-    let tail = state.inline_tail(nr, data)?;
-    let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), Place::Inode(nr))?;
-    let folds = data.flags.contains(InodeFlags::CASEFOLD);
-    let is = |name: Name<'_>, other: &[u8]| {
-        other == name.bytes() || (folds && casefold::alike(other, name.bytes()))
-    };
-    let found = name.map(|name| inline.find(|other| is(name, other))).transpose()?.flatten();
-    Ok((inline.rows()?, found.map(|entry| entry.at)))
+fn find(core: &Core, nr: InodeNr, data: &Inode, name: Name<'_>) -> Result<(Rows, usize)> {
+    let dir = DirRef { state: &core.state, nr, inode: data };
+    let found = dir::lookup(&dir, &dir.format(), name)?.ok_or(Error::NotFound)?;
+    let at = Rows::entry_at(found.at.offset).ok_or(Error::NotFound)?;
+    Ok((dir.inline_rows()?, at))
 }
 
-/// Brings all entries into a block. Nothing is changed if there is no space for it.
+/// Brings all entries into a block, where a listing that has begun goes on. Nothing is changed if there is no
+/// space for it.
 fn leave(core: &Core, handle: &mut Handle<'_>, nr: InodeNr, data: &mut Inode) -> Result<()> {
-    let tail = core.state.inline_tail(nr, data)?;
+    let block = DirRef { state: &core.state, nr, inode: data }.inline_block()?;
     let before = data.clone();
-    let inline = Inline::new(&before.block, tail.as_deref(), before.bytes(), Place::Inode(nr))?;
     take_out(core, data, Place::Inode(nr))?;
     data.size = 0;
-    let filled = fill_block(core, handle, nr, data, &inline);
+    let mut store = DirMut { core, handle, nr, inode: data };
+    let filled = store.append().and_then(|at| store.edit(at, |bytes| bytes.copy_from_slice(&block)));
     if filled.is_err() {
         let removed = MapMut { core, handle, nr, inode: data }.remove(LogicalBlock::ZERO, 1 << 32);
         *data = before;
         let _ = removed?;
     }
     filled
-}
-
-fn fill_block(
-    core: &Core,
-    handle: &mut Handle<'_>,
-    nr: InodeNr,
-    data: &mut Inode,
-    inline: &Inline<'_>,
-) -> Result<()> {
-    let mut store = DirMut { core, handle, nr, inode: data };
-    let (format, parent) = (store.format(), inline.parent()?);
-    let at = store.append()?;
-    store.edit(at, |block| dir::leaf::init_dots(block, &format, nr, parent))?;
-    for entry in inline.dir_entries() {
-        let entry = entry?;
-        let name = Name::new(entry.name)
-            .ok_or_else(|| Corrupt::new("inline directory", Place::Inode(nr), "a name in it is no name"))?;
-        let file_type = FileType::from_code(entry.file_type);
-        match dir::insert(&mut store, &format, &Entry { name, inode: entry.inode, file_type })? {
-            Insert::Done => {}
-            Insert::Exists | Insert::IndexFull => {
-                return Err(Corrupt::new("inline directory", Place::Inode(nr), "it has a name twice").into());
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The file type as stored.

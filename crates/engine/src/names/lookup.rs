@@ -14,9 +14,8 @@ use crate::state::Core;
 use crate::stores::fs_errors::Watched;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::casefold::{self, Folding};
-use hectare_ext4::dir::{self, Cookie, DirRead, EntryRef, FileType, Name, Search};
+use hectare_ext4::dir::{self, Cookie, DirRead, EntryRef, Name, Search};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_units::InodeNr;
 use std::ops::ControlFlow;
@@ -49,13 +48,9 @@ pub(crate) fn lookup_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> R
 fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
     let data = dir.get();
     check_encoding(core, &data, name)?;
-    let found = if data.flags.contains(InodeFlags::INLINE_DATA) {
-        lookup_inline(core, dir, &data, name)?
-    } else {
-        let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
-        check_bounds(dir, &store)?;
-        dir::lookup(&store, &store.format(), name)?.map(|found| found.inode)
-    };
+    let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
+    check_bounds(dir, &store)?;
+    let found = dir::lookup(&store, &store.format(), name)?.map(|found| found.inode);
     found.map(|nr| check_named(core, dir, nr)).transpose()
 }
 
@@ -98,13 +93,9 @@ pub(crate) fn spot_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> Res
     if folded.as_deref().and_then(Name::new).is_some_and(Name::is_dot) {
         return Err(Error::Exists);
     }
-    if data.is_inline() {
-        let found = lookup_inline(core, dir, &data, name).watched(&core.state.findings)?;
-        return found.map_or(Ok(NameSpot::Inline), |nr| check_named(core, dir, nr).and(Err(Error::Exists)));
-    }
     check_bounds(dir, &store).watched(&core.state.findings)?;
     match dir::search(&store, &store.format(), name).watched(&core.state.findings)? {
-        Search::Absent(spot) => Ok(NameSpot::Blocks(spot)),
+        Search::Absent(spot) => Ok(spot),
         Search::Found(found) => check_named(core, dir, found.inode).and(Err(Error::Exists)),
     }
 }
@@ -129,46 +120,6 @@ fn check_named(core: &Core, dir: &CachedInode, nr: InodeNr) -> Result<InodeNr> {
     Err(Corrupt::new("the directory", Place::Inode(dir.nr()), what).into())
 }
 
-fn lookup_inline(core: &Core, dir: &CachedInode, data: &Inode, name: Name<'_>) -> Result<Option<InodeNr>> {
-    let (mut found, folds) = (None, data.flags.contains(InodeFlags::CASEFOLD));
-    each_inline(core, dir, data, &mut |entry| {
-        let is_dot = matches!(entry.name, b"." | b"..");
-        if entry.name == name.bytes() || (folds && !is_dot && casefold::alike(entry.name, name.bytes())) {
-            found = Some(entry.inode);
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(found)
-}
-
-/// Visits the entries of an inline directory; cookies are 1, 2, and 3 more than where an entry stands, which
-/// no change of others moves.
-pub(crate) fn each_inline(
-    core: &Core,
-    dir: &CachedInode,
-    data: &Inode,
-    visit: &mut dyn FnMut(EntryRef<'_>) -> ControlFlow<()>,
-) -> Result<()> {
-    let tail = core.state.inline_tail(dir.nr(), data)?;
-    let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), Place::Inode(dir.nr()))?;
-    let entry = |name, inode, file_type, n| EntryRef { name, inode, file_type, next: Cookie::new(n) };
-    if visit(entry(b".", dir.nr(), FileType::Directory, 1)).is_break()
-        || visit(entry(b"..", inline.parent()?, FileType::Directory, 2)).is_break()
-    {
-        return Ok(());
-    }
-    for found in inline.dir_entries() {
-        let found = found?;
-        let n = 3 + hectare_units::u64_of(found.at);
-        let file_type = FileType::from_code(found.file_type);
-        if visit(entry(found.name, found.inode, file_type, n)).is_break() {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A
 /// name that is there from the first call to the last is listed exactly once, whatever else changes. The
 /// names of an encrypted directory are listed as text that stands for the ciphertext (base64url, up to
@@ -191,16 +142,9 @@ pub(crate) fn read_dir_at(core: &Core, nr: InodeNr, from: Cookie, max: usize) ->
         });
         if entries.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    if data.flags.contains(InodeFlags::INLINE_DATA) {
-        let listed = each_inline(core, &dir, &data, &mut |entry| {
-            if entry.next <= from { ControlFlow::Continue(()) } else { take(entry) }
-        });
-        listed.watched(&core.state.findings)?;
-    } else {
-        let store = DirRef { state: &core.state, nr, inode: &data };
-        check_bounds(&dir, &store).watched(&core.state.findings)?;
-        dir::read_dir(&store, &store.format(), from, &mut take).watched(&core.state.findings)?;
-    }
+    let store = DirRef { state: &core.state, nr, inode: &data };
+    check_bounds(&dir, &store).watched(&core.state.findings)?;
+    dir::read_dir(&store, &store.format(), from, &mut take).watched(&core.state.findings)?;
     Ok(entries)
 }
 

@@ -24,7 +24,6 @@ use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_journal::Handle;
 use hectare_units::InodeNr;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Blocks that removing a name dirties: the directory's block and inode, the inode that is named, and slack.
@@ -60,18 +59,8 @@ pub(crate) fn rmdir(core: &Core, parent: InodeNr, name: &[u8]) -> Result<()> {
 /// Returns an error for a directory that is not empty. The caller holds its operation lock.
 pub(crate) fn check_empty(core: &Core, dir: &CachedInode) -> Result<()> {
     let data = dir.get();
-    let empty = if data.flags.contains(InodeFlags::INLINE_DATA) {
-        // It has no blocks to search, whatever it holds.
-        let mut empty = true;
-        lookup::each_inline(core, dir, &data, &mut |entry| {
-            empty &= matches!(entry.name, b"." | b"..");
-            if empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        empty
-    } else {
-        let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
-        dir::is_empty(&store, &store.format()).watched(&core.state.findings)?
-    };
+    let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
+    let empty = dir::is_empty(&store, &store.format()).watched(&core.state.findings)?;
     if empty { Ok(()) } else { Err(Error::NotEmpty) }
 }
 

@@ -61,16 +61,17 @@ impl MapRef<'_> {
         self.kind().for_each_node(self, visit).watched(&self.state.findings)
     }
 
-    /// Returns an error if anything mapped from a file block on, or a node, is metadata of the volume: before
-    /// a range is unmapped, in as many transactions as that takes.
-    pub(crate) fn check_from(&self, from: LogicalBlock) -> Result<()> {
+    /// Returns an error if anything mapped in a range of file blocks is metadata of the volume: before the
+    /// range is unmapped, in as many transactions as that takes. Nodes are checked when they are read.
+    pub(crate) fn check_range(&self, from: LogicalBlock, end: u64) -> Result<()> {
         let mut wrong = Ok(());
-        let mut check = |at, first, len| {
-            wrong = self.check_outside(at, first, len);
+        self.for_each(from, &mut |extent| {
+            if u64::from(extent.logical.get()) >= end {
+                return ControlFlow::Break(());
+            }
+            wrong = self.check_outside(extent.logical, extent.physical, extent.len);
             if wrong.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        self.for_each(from, &mut |extent| check(extent.logical, extent.physical, extent.len))?;
-        self.for_each_node(&mut |nr, _| check(from, nr, 1))?;
+        })?;
         wrong
     }
 

@@ -11,23 +11,30 @@ use crate::space::map::{MapRef, node_kind};
 use crate::space::reserve;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::volume_journal::VolumeLog;
 use hectare_ext4::extent::{self, Built, Extent, TreeRead};
 use hectare_ext4::indirect;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
-use hectare_units::{BlockNr, BlockSize, LogicalBlock, low32, u64_of};
+use hectare_units::{BlockNr, BlockSize, LogicalBlock, low32, u64_of, usize_of};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Nodes that one transaction makes and frees at most.
-const NODES_MAX: usize = 200;
+/// Nodes that one transaction makes and frees at most, if the log holds as many.
+const NODES_MAX: u32 = 200;
 
 /// Blocks that a node dirties: itself, its bitmap and its descriptor.
 const NODE_CREDITS: u32 = 3;
 
 /// Blocks beside those of nodes: the inode, and slack.
 const REST_CREDITS: u32 = 4;
+
+/// How many nodes one transaction makes and frees: as many as a handle may dirty, which is half the log.
+fn nodes_max(core: &Core) -> usize {
+    let fit = |log: &VolumeLog| (log.capacity() / 2).saturating_sub(REST_CREDITS) / NODE_CREDITS;
+    usize_of(core.state.log.as_ref().map_or(NODES_MAX, fit).min(NODES_MAX))
+}
 
 /// The blocks of an inode, and what it takes to map them the other way.
 struct Conversion {
@@ -99,15 +106,16 @@ impl Conversion {
     fn of(core: &Core, inode: &CachedInode) -> Result<Self> {
         let data = inode.get();
         let map = MapRef { state: &core.state, nr: inode.nr(), inode: &data };
-        map.check_from(LogicalBlock::ZERO)?;
+        map.check_range(LogicalBlock::ZERO, u64::MAX)?;
         let (mut extents, mut old_nodes) = (Vec::new(), Vec::new());
         map.for_each(LogicalBlock::ZERO, &mut |extent| {
             extents.push(extent);
             ControlFlow::Continue(())
         })?;
+        let most = nodes_max(core);
         map.for_each_node(&mut |nr, _| {
             old_nodes.push(nr);
-            if old_nodes.len() > NODES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if old_nodes.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let size = TreeRead::geometry(&map).block_size;
         let refuse = |what: &str| Err(Error::Unsupported(format!("inode {}: {what}", inode.nr())));
@@ -123,10 +131,10 @@ impl Conversion {
                 if let Some(what) = beyond_blocks(core, &data, &extents) {
                     return refuse(what);
                 }
-                (MapKind::Blocks, tables(&extents, size))
+                (MapKind::Blocks, tables(&extents, size, most))
             }
         };
-        if new_nodes + old_nodes.len() > NODES_MAX {
+        if new_nodes + old_nodes.len() > most {
             return refuse("its map is too large to be exchanged in one transaction; copy the file instead");
         }
         Ok(Self { to, extents, old_nodes, new_nodes })
@@ -152,17 +160,17 @@ fn beyond_blocks(core: &Core, data: &Inode, extents: &[Extent]) -> Option<&'stat
     }
 }
 
-/// Tables of the block map of some extents.
-fn tables(extents: &[Extent], size: BlockSize) -> usize {
+/// Tables of the block map of some extents, counted until they exceed `most`.
+fn tables(extents: &[Extent], size: BlockSize, most: usize) -> usize {
     let (mut before, mut count) = (None, 0);
     for extent in extents {
         let mut at = u64::from(extent.logical.get());
         while at < extent.end() {
             let first = LogicalBlock::new(low32(at));
-            count += hectare_units::usize_of(indirect::tables_between(before, first, size));
+            count += usize_of(indirect::tables_between(before, first, size));
             at = extent.end().min(at + indirect::run(first, size));
             before = Some(LogicalBlock::new(low32(at - 1)));
-            if count > NODES_MAX {
+            if count > most {
                 return count;
             }
         }

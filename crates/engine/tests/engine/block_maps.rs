@@ -274,3 +274,26 @@ fn maps_are_exchanged_both_ways() {
 
 /// What programs may set, of the flags here.
 const SETTABLE: InodeFlags = InodeFlags::EXTENTS;
+
+/// A handle dirties at most half the log, so that others find room beside it.
+#[test]
+fn a_map_of_more_nodes_than_half_the_log_is_not_exchanged() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-J", "size=1"], "64M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("block_maps::a_map_of_more_nodes_than_half_the_log", reason),
+    };
+    let held = in_memory(&bytes);
+    let file = make(&held, "file");
+    for n in 0..180 {
+        file.write_all_at(n * (300 << 10), b"data").unwrap();
+    }
+    let refused = held.volume.set_inode_flags(file.inode(), InodeFlags::empty(), &Caller::ROOT);
+    assert!(
+        matches!(&refused, Err(Error::Unsupported(what)) if what.contains("one transaction")),
+        "{refused:?}"
+    );
+    file.set_len(10 * (300 << 10)).unwrap();
+    held.volume.set_inode_flags(file.inode(), InodeFlags::empty(), &Caller::ROOT).unwrap();
+    drop(file);
+    close_clean(&held);
+}

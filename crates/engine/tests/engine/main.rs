@@ -28,6 +28,7 @@ mod found;
 mod full;
 mod fuzzed;
 mod hostile;
+mod inline;
 mod inodes;
 mod journalled;
 mod large;

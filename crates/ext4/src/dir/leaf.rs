@@ -165,6 +165,20 @@ pub fn init_dots(block: &mut [u8], format: &Format, own: InodeNr, parent: InodeN
     packer.finish();
 }
 
+/// The only block of a directory whose entries after `.` and `..` are these records, as they stand. `None` if
+/// there is no room for them, or they are none.
+#[must_use]
+pub fn of_records(records: &[u8], format: &Format, own: InodeNr, parent: InodeNr) -> Option<Vec<u8>> {
+    let mut block = vec![0; format.block_size.len()];
+    let mut packer = Packer::new(&mut block, format);
+    for entry in dots(own, parent) {
+        packer.push(&entry);
+    }
+    packer.push_records(records)?;
+    packer.finish();
+    Some(block)
+}
+
 /// The two entries every directory starts with.
 pub(super) const fn dots(own: InodeNr, parent: InodeNr) -> [Entry<'static>; 2] {
     [
@@ -199,6 +213,20 @@ impl<'a> Packer<'a> {
         record::put(self.block, self.at, len, entry, self.format);
         self.last = Some(self.at);
         self.at += len;
+    }
+
+    /// Adds records as they stand.
+    fn push_records(&mut self, records: &[u8]) -> Option<()> {
+        let end = self.at + records.len();
+        self.block
+            .get_mut(self.at..end.min(self.format.leaf_end()))?
+            .get_mut(..records.len())?
+            .copy_from_slice(records);
+        while self.at < end {
+            self.last = Some(self.at);
+            self.at += record::head(self.block, self.at, end)?.len;
+        }
+        Some(())
     }
 
     /// Gives the rest of the block to the last record and appends the checksum's tail.

@@ -168,7 +168,7 @@ impl<'a> Needle<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
     /// Where in the block it starts, in bytes.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
     /// Its length with slack, in bytes.
     pub(super) len: usize,
     /// The inode it leads to; `None` if it is unused.

@@ -5,9 +5,13 @@
 //! it is stored ([`super::store`]). A removed name leaves its room to the record before it, or an unused
 //! record.
 
-use super::{DirEntry, ENTRY_HEADER, HEAD, Inline, PARENT};
+use super::{ENTRY_HEADER, HEAD, Inline, PARENT};
+use crate::dir::{Format, leaf};
 use crate::error::Corrupt;
-use hectare_units::{InodeNr, low8, low16, u64_of};
+use hectare_units::{InodeNr, low8, low16, u64_of, usize_of};
+
+/// Bytes of `.` and `..` in a block.
+const DOTS: usize = 24;
 
 /// The bytes of an inline directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +34,20 @@ impl Rows {
     #[must_use]
     pub fn content(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The directory as a block: what it becomes when it leaves the inode, each entry as far behind the first as
+    /// it is here. `None` if it does not fit.
+    #[must_use]
+    pub fn to_block(&self, own: InodeNr, format: &Format) -> Option<Vec<u8>> {
+        let parent = InodeNr::from_disk(u32::from_le_bytes(*self.bytes.first_chunk()?))?;
+        leaf::of_records(&self.bytes[PARENT..], format, own, parent)
+    }
+
+    /// Where an entry of [`Self::to_block`] stands in the inode, by its place in the block.
+    #[must_use]
+    pub fn entry_at(offset: u32) -> Option<usize> {
+        usize_of(offset).checked_sub(DOTS)?.checked_add(PARENT)
     }
 
     /// Makes another directory the parent.
@@ -63,7 +81,7 @@ impl Rows {
         self.bytes[at + ENTRY_HEADER..at + ENTRY_HEADER + name.len()].copy_from_slice(name);
     }
 
-    /// Removes the entry that [`DirEntry::at`] gave.
+    /// Removes the entry at a byte.
     pub fn remove(&mut self, entry: usize) {
         let before = self.records().take_while(|at| *at < entry).last();
         let len = self.len_at(entry);
@@ -77,7 +95,7 @@ impl Rows {
         }
     }
 
-    /// Points the entry that [`DirEntry::at`] gave at another inode.
+    /// Points the entry at a byte at another inode.
     pub fn replace(&mut self, entry: usize, inode: InodeNr, file_type: u8) {
         self.bytes[entry..entry + 4].copy_from_slice(&inode.get().to_le_bytes());
         self.bytes[entry + 7] = file_type;
@@ -118,20 +136,6 @@ impl Inline<'_> {
         }
         Ok(Rows { bytes: [&self.head[..], self.tail].concat() })
     }
-
-    /// The first entry with a name that `is` the right one.
-    ///
-    /// # Errors
-    /// `Corrupt` for a broken entry before it.
-    pub fn find(&self, is: impl Fn(&[u8]) -> bool) -> Result<Option<DirEntry<'_>>, Corrupt> {
-        for entry in self.dir_entries() {
-            let entry = entry?;
-            if is(entry.name) {
-                return Ok(Some(entry));
-            }
-        }
-        Ok(None)
-    }
 }
 
 fn record_len(name: usize) -> usize {
@@ -145,8 +149,9 @@ fn put_len(bytes: &mut [u8], at: usize, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dir::{HashVersion, Signedness};
     use crate::error::Place;
-    use hectare_units::Bytes;
+    use hectare_units::{BlockSize, Bytes, low32};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -190,6 +195,48 @@ mod tests {
                 prop_assert_eq!(&listed, &model);
             }
         }
+    }
+
+    fn format(checksums: bool) -> Format {
+        Format {
+            block_size: BlockSize::KIB1,
+            filetype: true,
+            checksums,
+            index: true,
+            large_dir: false,
+            hash_version: HashVersion::HalfMd4,
+            hash_signedness: Signedness::Signed,
+            hash_seed: [1, 2, 3, 4],
+            folding: None,
+            opaque_names: false,
+        }
+    }
+
+    #[test]
+    fn a_block_has_the_same_entries_at_places_that_are_found_again() {
+        for checksums in [false, true] {
+            let format = format(checksums);
+            let mut rows = Rows::empty(InodeNr::ROOT);
+            for n in 0..20u32 {
+                rows.insert(format!("name {n}").as_bytes(), InodeNr::new(20 + n), 1);
+            }
+            rows.remove(list(&rows)[&b"name 7"[..]].0);
+            let block = rows.to_block(InodeNr::new(12), &format).unwrap();
+            let leaf = leaf::Leaf::parse(&block, &format, Place::Volume).unwrap();
+            let found: BTreeMap<Vec<u8>, (usize, u32, u8)> = leaf
+                .records()
+                .map(Result::unwrap)
+                .filter(|record| record.inode.is_some() && !record.name.starts_with(b"."))
+                .map(|r| {
+                    let at = Rows::entry_at(low32(u64_of(r.offset))).unwrap();
+                    (r.name.to_vec(), (at, r.inode.unwrap().get(), r.file_type.code()))
+                })
+                .collect();
+            assert_eq!(found, list(&rows));
+        }
+        let mut rows = Rows::empty(InodeNr::ROOT);
+        (0..300u32).for_each(|n| rows.insert(format!("name {n}").as_bytes(), InodeNr::new(20 + n), 1));
+        assert_eq!(rows.to_block(InodeNr::new(12), &format(true)), None);
     }
 
     #[test]

@@ -54,8 +54,8 @@ impl Goal {
             }
             None => {}
         }
-        if let (Some(size), Some(_)) = (size, part.offset()) {
-            // What lies behind the volume is the caller's.
+        if let Some(size) = size.filter(|size| *size < device.len()) {
+            // What lies behind the volume is the caller's, as with mke2fs.
             device = Arc::new(SliceDevice::new(device, Bytes::ZERO, size).map_err(device_failed)?);
         }
         Ok(Self { target: Target::There(device), topology })

@@ -2,7 +2,7 @@
 
 use crate::data::checks::Source;
 use crate::data::fallocate::credits;
-use crate::data::{clear, fallocate, truncate};
+use crate::data::{clear, fallocate};
 use crate::error::{Error, Result};
 use crate::space::map::MapRef;
 use crate::space::reserve;
@@ -27,7 +27,11 @@ pub(crate) fn punch(
     // The preallocated space was for the old end of the file.
     reserve::discard_window(core, inode);
     let blocks = fallocate::whole_blocks(core, &range);
-    truncate::check_freeable(core, inode.nr(), &inode.get(), range.start)?;
+    {
+        let held = inode.get();
+        let map = MapRef { state: &core.state, nr: inode.nr(), inode: &held };
+        map.check_range(LogicalBlock::new(low32(blocks.start)), blocks.end)?;
+    }
     let limit = credits::remove_extents(&core.state);
     loop {
         let progress =
