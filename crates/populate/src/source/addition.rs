@@ -50,7 +50,7 @@ impl Addition {
         if host.is_empty() {
             return fault("there is no name of a file before the last :/");
         }
-        if path.is_empty() || path.ends_with(b"/") {
+        if matches!(path.rsplit(|byte| *byte == b'/').next(), None | Some(b"" | b"." | b"..")) {
             return fault("the path in the image is that of a directory: give the file's own path");
         }
         let mut addition = Self {
@@ -159,6 +159,8 @@ mod tests {
             ":/a",
             "a:/",
             "a:/b/",
+            "a:/b/..",
+            "a:/.",
             "a:/b,",
             "a:/b,mode=",
             "a:/b,mode=8",
