@@ -15,7 +15,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "usage: cargo xtask boot [--kernel FILE] [--keep]";
@@ -173,14 +173,22 @@ fn kernel(options: &Options, folder: &Path) -> Result<PathBuf, Ended> {
     newest_kernel(&unpacked.join("boot")).ok_or_else(reason)
 }
 
-/// The last file of a directory, by name, that is a kernel.
+/// The kernel of a directory with the highest version.
 fn newest_kernel(folder: &Path) -> Option<PathBuf> {
     file_in(folder, |name| name.starts_with("vmlinuz-"))
 }
 
 fn file_in(folder: &Path, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    names.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&is_it)).max()
+    names
+        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&is_it))
+        .max_by_key(|path| numbers(path))
+}
+
+/// The numbers in a name, by which versions compare.
+fn numbers(path: &Path) -> Vec<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
 /// Makes the image: a minimal Debian, as an OCI image, as ext4.
@@ -252,7 +260,12 @@ impl Machine {
         let mut input = self.qemu.stdin.take().ok_or("qemu has no input".to_owned())?;
         input.write_all(COMMANDS.as_bytes()).map_err(|error| format!("the serial line: {error}"))?;
         self.listen(patience, |_| false);
-        Ok(self.text(before))
+        let said = self.text(before);
+        // Its output ends with it, and not before.
+        match self.said.try_recv() {
+            Err(TryRecvError::Disconnected) => Ok(said),
+            _ => Err(format!("it did not power off; it said:\n{said}").into()),
+        }
     }
 
     /// Takes in what is said until that is enough; false if the machine ended before, or took too long.
@@ -297,7 +310,7 @@ mod tests {
     fn the_newest_kernel_of_a_directory_is_found() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(newest_kernel(folder.path()), None);
-        for name in ["vmlinuz-6.1.0-49", "vmlinuz-6.1.0-50", "initrd.img-6.1.0-51"] {
+        for name in ["vmlinuz-6.1.0-9", "vmlinuz-6.1.0-50", "vmlinuz-5.10.0-60", "initrd.img-6.1.0-51"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         assert_eq!(newest_kernel(folder.path()), Some(folder.path().join("vmlinuz-6.1.0-50")));

@@ -20,7 +20,10 @@ impl Owner {
     /// Parses the argument, for clap.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
-        let owner = Self { uid: number(user, USERS, "user")?, gid: number(group, GROUPS, "group")? };
+        let given = |text: &str, parse: fn(&str) -> Result<u32, String>| {
+            (!text.is_empty()).then(|| parse(text)).transpose()
+        };
+        let owner = Self { uid: given(user, uid)?, gid: given(group, gid)? };
         if owner.uid.is_none() && owner.gid.is_none() {
             return Err("give USER, USER:GROUP or :GROUP".to_owned());
         }
@@ -28,18 +31,31 @@ impl Owner {
     }
 }
 
-fn number(text: &str, file: &str, what: &str) -> Result<Option<u32>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    if let Ok(number) = text.parse() {
-        return Ok(Some(number));
+/// The number of a user, who may be named.
+pub(crate) fn uid(text: &str) -> Result<u32, String> {
+    number(text, USERS, "user")
+}
+
+/// Likewise of a group.
+pub(crate) fn gid(text: &str) -> Result<u32, String> {
+    number(text, GROUPS, "group")
+}
+
+/// A number of a user, group or project: not the highest one, which stands for none.
+pub(crate) fn id(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|id| digits && *id != u32::MAX)
+}
+
+fn number(text: &str, file: &str, what: &str) -> Result<u32, String> {
+    if let Some(number) = id(text) {
+        return Ok(number);
     }
     let lines = std::fs::read_to_string(file).unwrap_or_default();
     let found = lines.lines().find_map(|line| entry(line).filter(|(name, _)| *name == text));
     found
-        .map(|(_, number)| Some(number))
-        .ok_or_else(|| format!("{text} is no number and no {what} of {file}"))
+        .map(|(_, number)| number)
+        .ok_or_else(|| format!("'{text}' is not the number of a {what}, and no name in {file}"))
 }
 
 /// The name of a user of the host.
@@ -74,7 +90,9 @@ mod tests {
         assert_eq!(Owner::parse(":8"), Ok(Owner { uid: None, gid: Some(8) }));
         assert_eq!(Owner::parse("7:"), Ok(Owner { uid: Some(7), gid: None }));
         assert_eq!(Owner::parse("root"), Ok(Owner { uid: Some(0), gid: None }));
-        assert!(Owner::parse(":").is_err());
+        for wrong in [":", "7:8:9", "+7", "-1", "4294967295", ":4294967295"] {
+            assert!(Owner::parse(wrong).is_err(), "{wrong}");
+        }
         assert!(Owner::parse("no-such-user-here").unwrap_err().contains("/etc/passwd"));
         assert_eq!(user_name(0).as_deref(), Some("root"));
     }

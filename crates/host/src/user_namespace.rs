@@ -1,8 +1,8 @@
 //! Owners that have no number in the user namespace of this process.
 //!
 //! In a user namespace the system reports one number for all owners outside of it (`overflowuid`, 65534),
-//! which looks like an owner that exists. Where the namespace has that number itself, both can't be told
-//! apart.
+//! which looks like an owner that exists. Where the namespace has that number itself, nothing shows which of the
+//! two owns a file.
 
 use std::fs;
 use std::ops::Range;

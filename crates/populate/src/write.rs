@@ -85,7 +85,10 @@ impl Writer<'_> {
             None => {
                 self.attribute_blocks()?;
                 self.values()?;
-                self.load().tree.sealed().try_for_each(|id| self.seal(id))
+                let tree = self.load().tree;
+                // What has another file's blocks is sealed with it.
+                let mut sealed = tree.sealed().filter(|id| tree.first_equal(*id).is_none());
+                sealed.try_for_each(|id| self.seal(id))
             }
         }
     }

@@ -6,6 +6,7 @@ mod volume_source;
 
 use super::format_options::{FormatArguments, usage};
 use crate::failure::{Failure, Outcome, tell};
+use crate::image_path::same_file;
 use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::partition_args;
@@ -261,6 +262,9 @@ fn read(arguments: &Arguments, epoch: Option<i64>) -> Outcome<Tree> {
 /// The file that is to say how the container image is run, and its text.
 fn image_config<'a>(arguments: &'a Arguments, tree: &'a Tree) -> Outcome<Option<(&'a Path, &'a str)>> {
     let Some(path) = arguments.config.as_deref() else { return Ok(None) };
+    if same_file(path, arguments.image()) {
+        return Err(Failure::Usage("--config: that is the image's name; give another file".to_owned()));
+    }
     if path.exists() && !arguments.force {
         let name = shown(path.as_os_str().as_bytes());
         return Err(Failure::of(name, "the file exists; use --force to replace it"));

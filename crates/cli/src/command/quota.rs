@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::name::JsonName;
 use crate::output::Output;
-use crate::passwd::Owner;
+use crate::passwd;
 use crate::size_arg::parse_size;
 use crate::write_args::{Looking, Writing};
 use hectare_engine::{QuotaKind, QuotaLimits, QuotaReport, QuotaResource};
@@ -28,13 +28,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 )]
 pub(crate) struct Arguments {
     /// List users only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "set")]
     user: bool,
     /// List groups only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "set")]
     group: bool,
     /// List projects only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "set")]
     project: bool,
     /// Whose limits to set: user:ID, group:ID or project:ID; without ID only --grace can be set
     #[arg(long, value_name = "KIND:ID", value_parser = Target::parse)]
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     recount: bool,
     /// Print JSON; space in bytes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "set")]
     json: bool,
     /// The image or block device
     image: PathBuf,
@@ -79,12 +79,14 @@ impl Target {
         let (kind, id) = text.split_once(':').map_or((text, None), |(kind, id)| (kind, Some(id)));
         let kind = QuotaKind::ALL.into_iter().find(|known| known.to_string() == kind);
         let kind = kind.ok_or("give user:ID, group:ID or project:ID")?;
-        let id = match (kind, id) {
-            (_, None) => None,
-            (QuotaKind::User, Some(id)) => Owner::parse(id)?.uid,
-            (QuotaKind::Group, Some(id)) => Owner::parse(&format!(":{id}"))?.gid,
-            (QuotaKind::Project, Some(id)) => Some(id.parse().map_err(|_| "a project is a number")?),
+        let number = |id: &str| match kind {
+            QuotaKind::User => passwd::uid(id),
+            QuotaKind::Group => passwd::gid(id),
+            QuotaKind::Project => {
+                passwd::id(id).ok_or_else(|| format!("'{id}' is not the number of a project"))
+            }
         };
+        let id = id.map(number).transpose()?;
         Ok(Self { kind, id })
     }
 }
@@ -213,12 +215,12 @@ fn table(out: &mut Output, image: &Image, report: &QuotaReport, now: u64) -> Out
     writeln!(out, "*** Report for {} quotas on {}", report.kind, image.name())?;
     let (space, inodes) = (period(report.space_grace.into()), period(report.inode_grace.into()));
     writeln!(out, "Space grace time: {space}; inode grace time: {inodes}")?;
-    writeln!(out, "{:<12}{:>32}{:>39}", "", "KiB", "inodes")?;
+    writeln!(out, "{:<14}{:>32}{:>39}", "", "KiB", "inodes")?;
     let columns = "        used      soft      hard  grace";
-    writeln!(out, "{:<12}{columns}{columns}", report.kind.to_string())?;
+    writeln!(out, "{:<14}{columns}{columns}", report.kind.to_string())?;
     for (id, record) in &report.records {
         let mark = |resource: &QuotaResource| if is_over(resource) { '+' } else { '-' };
-        write!(out, "#{id:<9}{}{}", mark(&record.space), mark(&record.inodes))?;
+        write!(out, "#{id:<11}{}{}", mark(&record.space), mark(&record.inodes))?;
         for (resource, shift) in [(&record.space, 10), (&record.inodes, 0)] {
             let unit = |n: u64| n.div_ceil(1 << shift);
             let (used, soft, hard) = (unit(resource.used), unit(resource.soft), unit(resource.hard));
@@ -257,7 +259,8 @@ fn period(seconds: u64) -> String {
 fn parse_time(text: &str) -> Result<u32, String> {
     let unit = UNITS.iter().find(|(letter, _)| text.ends_with(*letter));
     let (number, unit) = unit.map_or((text, 1), |(_, unit)| (&text[..text.len() - 1], *unit));
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = number.parse::<u64>().ok().filter(|_| digits).and_then(|number| number.checked_mul(unit));
     seconds
         .and_then(|seconds| u32::try_from(seconds).ok())
         .ok_or_else(|| "it takes seconds, or a number with m, h, d or w".to_owned())
@@ -273,11 +276,20 @@ mod tests {
         assert_eq!(Target::parse("user:1000"), target(QuotaKind::User, Some(1000)));
         assert_eq!(Target::parse("group:root"), target(QuotaKind::Group, Some(0)));
         assert_eq!(Target::parse("project"), target(QuotaKind::Project, None));
-        assert!(Target::parse("users:5").is_err() && Target::parse("project:x").is_err());
+        for wrong in
+            ["users:5", "project:x", "project:+5", "project:4294967295", "user:", "user::7", "user:5:7"]
+        {
+            assert!(Target::parse(wrong).is_err(), "{wrong}");
+        }
         for (text, seconds) in [("90", 90), ("7d", 604_800), ("2w", 1_209_600), ("5m", 300), ("1h", 3600)] {
             assert_eq!(parse_time(text), Ok(seconds), "{text}");
         }
-        assert!(parse_time("7y").is_err() && parse_time("d").is_err() && parse_time("99999999w").is_err());
+        assert!(
+            parse_time("7y").is_err()
+                && parse_time("+d").is_err()
+                && parse_time("+5").is_err()
+                && parse_time("99999999w").is_err()
+        );
         assert_eq!(
             (period(604_800), period(5000), period(90), period(3600)),
             ("7d".into(), "83m".into(), "90s".into(), "1h".into())

@@ -37,6 +37,16 @@ fn refused(output: &Output, code: i32) -> String {
 }
 
 #[test]
+fn regression_the_configuration_does_not_go_where_the_image_goes() {
+    let (bench, src) = tree();
+    let image = bench.image();
+    for words in [["-F", "--config", image, image], ["--config", image, "-o", image]] {
+        assert!(refused(&build(&src, &words, Stdio::null()), 2).contains("--config"));
+        assert!(!bench.image.exists());
+    }
+}
+
+#[test]
 fn standard_output_gets_the_bytes_that_a_file_gets_and_nothing_else() {
     let (bench, src) = tree();
     let said = build(&src, &["--size", "20M", bench.image()], Stdio::null());

@@ -63,6 +63,31 @@ fn limits_are_set_listed_and_kept() {
 }
 
 #[test]
+fn regression_limits_and_numbers_that_the_kernel_reads_otherwise_are_refused() {
+    let bench = Bench::empty();
+    let image = bench.image();
+    hectare(&["mkfs", "-O", "quota,project", image, "16M"]).ok();
+    hectare(&["quota", "--set", "user:5", "--hard", "9223372036854774784", image]).ok();
+    assert_eq!(records(image, "user").last(), Some(&(5, 0, (1 << 63) - 1024)));
+    for (words, reason) in [
+        // Negative for the kernel, so exceeded by everything.
+        (&["quota", "--set", "user:6", "--hard", "9223372036854774785", image][..], "8 EiB"),
+        (&["quota", "--set", "user:6", "--inodes-soft", "9223372036854775808", image], "8 EiB"),
+        (&["quota", "--set", "user:4294967295", "--hard", "1M", image], "not the number of a user"),
+        (&["quota", "--set", "user:5:7", "--hard", "1M", image], "5:7"),
+        (&["quota", "--set", "user::7", "--grace", "1h", image], ":7"),
+        (&["quota", "--set", "user:", "--grace", "1h", image], "not the number of a user"),
+        (&["chattr", "-p", "4294967295", &bench.at("/lost+found")], "stands for no"),
+        (&["chown", "4294967295", &bench.at("/lost+found")], "not the number of a user"),
+        (&["quota", "--set", "user:6", "--hard", "1M", "--json", image], "--json"),
+    ] {
+        let ran = hectare(words);
+        assert!(ran.code != Some(0) && ran.err.contains(reason), "{}: {}", ran.line, ran.err);
+    }
+    assert_eq!(records(image, "user").last(), Some(&(5, 0, (1 << 63) - 1024)));
+}
+
+#[test]
 fn building_an_image_counts_who_owns_what() {
     const NAME: &str = "quota::building_an_image_counts";
     if !rustix::process::geteuid().is_root() {

@@ -65,6 +65,30 @@ fn files_are_sealed_verified_and_told_when_changed() {
 }
 
 #[test]
+fn regression_equal_files_share_blocks_only_with_those_that_are_sealed_as_they_are() {
+    let bench = Bench::empty();
+    let (image, from) = (bench.image(), bench.local("from"));
+    fs::create_dir_all(&from).unwrap();
+    let content: Vec<u8> = (0..100_000).map(|n: u32| n.to_le_bytes()[1] ^ n.to_le_bytes()[0]).collect();
+    let names = ["a", "b", "c", "d"];
+    names.iter().for_each(|name| fs::write(from.join(name), &content).unwrap());
+    let from = from.to_str().unwrap();
+    for sealed in [&["a"][..], &["b"], &["a", "c"], &["b", "d"], &names] {
+        let patterns = sealed.iter().flat_map(|name| ["--fs-verity", name]);
+        let words = ["build", "--from", from, "--dedupe", "-O", "verity", "--force"].into_iter();
+        let ran = hectare(&words.chain(patterns).chain([image]).collect::<Vec<_>>()).ok();
+        let shared = if sealed.len() == names.len() { "3 files" } else { "2 files" };
+        assert!(ran.text().starts_with(shared), "{}", ran.text());
+        assert_clean(Path::new(image)).unwrap();
+        for name in names {
+            assert!(hectare(&["cat", &bench.at(name)]).ok().out == content, "{name}");
+            let verified = hectare(&["verity", "verify", &bench.at(name)]);
+            assert_eq!(verified.code == Some(0), sealed.contains(&name), "{name}: {}", verified.err);
+        }
+    }
+}
+
+#[test]
 fn images_are_built_with_sealed_files() {
     let bench = Bench::empty();
     let (image, from) = (bench.image(), bench.local("from"));

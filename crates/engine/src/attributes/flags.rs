@@ -21,6 +21,7 @@ use crate::data::{journalled, reclaim, writeback};
 use crate::error::{Error, Result};
 use crate::space::map_convert;
 use crate::space::map_edit::MAP_CREDITS;
+use crate::space::quota;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::casefold::Folding;
@@ -174,6 +175,7 @@ fn check_project(core: &Core, data: &Inode, project: u32) -> Result<u32> {
     if !data.has_project() {
         return Err(Error::Unsupported("the inode is too small to hold a project".into()));
     }
+    quota::check_id(project)?;
     Ok(project)
 }
 

@@ -48,6 +48,14 @@ fn place(core: &Core, owners: Option<Owners>) -> Result<()> {
     quotas.missing(owners).into_iter().try_for_each(|(kind, id)| place_id(core, kind, id))
 }
 
+/// Refuses the number of a user, group or project that stands for none.
+pub(crate) fn check_id(id: u32) -> Result<()> {
+    match id {
+        u32::MAX => Err(Error::Invalid("the number 4294967295 stands for no user, group or project")),
+        _ => Ok(()),
+    }
+}
+
 /// Gives an id a record in the file of a kind.
 pub(crate) fn place_id(core: &Core, kind: Kind, id: u32) -> Result<()> {
     let Some((nr, _)) = core.state.quotas().and_then(|quotas| quotas.file(kind)) else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! The quotas of a volume: what is used, and the limits.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::open::quotas;
 use crate::space::quota;
 use crate::volume::Volume;
@@ -33,6 +33,26 @@ pub struct QuotaLimits {
     pub inodes_hard: Option<u64>,
 }
 
+/// The highest limit of space in bytes, or of inodes: the kernel counts both in signed numbers of 64 bits, and
+/// would take a higher limit for one that is exceeded by everything.
+const LIMIT_MAX: u64 = i64::MAX as u64;
+
+impl QuotaLimits {
+    /// The same with limits of space rounded up to whole KiB.
+    fn in_kib(self) -> Self {
+        let round = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(1024).saturating_mul(1024));
+        Self { space_soft: round(self.space_soft), space_hard: round(self.space_hard), ..self }
+    }
+
+    fn check(&self) -> Result<()> {
+        let all = [self.space_soft, self.space_hard, self.inodes_soft, self.inodes_hard];
+        match all.into_iter().flatten().any(|limit| limit > LIMIT_MAX) {
+            true => Err(Error::Invalid("a limit is less than 8 EiB or 2^63 inodes; 0 is no limit")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Volume {
     /// The quotas of the volume, one report for each kind that it counts; empty if it has no quotas.
     ///
@@ -56,18 +76,21 @@ impl Volume {
     /// Sets limits of a user, group or project. Limits of space are rounded up to whole KiB.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] if the volume has no quotas of that kind.
+    /// [`Error::Unsupported`] if the volume has no quotas of that kind; [`Error::Invalid`] if a limit is 2^63
+    /// or more, or nobody can have the id.
     pub fn set_quota(&self, kind: Kind, id: u32, limits: &QuotaLimits) -> Result<()> {
         let core = self.core();
         core.check_takes_changes()?;
+        let limits = limits.in_kib();
+        limits.check()?;
+        quota::check_id(id)?;
         quota::place_id(core, kind, id)?;
         let now = core.state.quotas().map_or(0, |quotas| quotas.now());
         let set = |limit: &mut u64, to: Option<u64>| *limit = to.unwrap_or(*limit);
         self.change_book(kind, |book| {
             book.set_limits(id, now, |record| {
-                let kib = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(1024).saturating_mul(1024));
-                set(&mut record.space.soft, kib(limits.space_soft));
-                set(&mut record.space.hard, kib(limits.space_hard));
+                set(&mut record.space.soft, limits.space_soft);
+                set(&mut record.space.hard, limits.space_hard);
                 set(&mut record.inodes.soft, limits.inodes_soft);
                 set(&mut record.inodes.hard, limits.inodes_hard);
             });
@@ -78,7 +101,7 @@ impl Volume {
     /// already end as they would have.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] if the volume has no quotas of that kind.
+    /// [`Error::Unsupported`] if the volume has no quotas of that kind.
     pub fn set_quota_grace(&self, kind: Kind, space: Option<u32>, inodes: Option<u32>) -> Result<()> {
         self.change_book(kind, |book| book.set_grace(space, inodes))
     }

@@ -3,8 +3,8 @@
 //!
 //! The device begins like a volume, with a superblock at byte 1024 that says what it is, how long and by
 //! which UUID it is known; the log's own superblock is in the block after it, and lists the volumes that
-//! use it. A volume names its journal by that UUID, and by a device number for mounts that name no
-//! device.
+//! use it. A volume names its journal by that UUID, and by a device number, which the kernel uses if the mount
+//! options name no journal.
 //!
 //! Hazard: one volume at a time can use it. A second one would replay the first one's log.
 

@@ -50,7 +50,7 @@ impl Addition {
         if host.is_empty() {
             return fault("there is no name of a file before the last :/");
         }
-        if path.is_empty() || path.ends_with(b"/") {
+        if matches!(path.rsplit(|byte| *byte == b'/').next(), None | Some(b"" | b"." | b"..")) {
             return fault("the path in the image is that of a directory: give the file's own path");
         }
         let mut addition = Self {
@@ -71,8 +71,9 @@ impl Addition {
         let fault = |reason: &str| refused(&self.argument, format!("'{shown}' {reason}"));
         let digits = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
         let number = |value: &str| {
-            let number = value.parse().ok().filter(|_| digits(value));
-            number.ok_or_else(|| fault("is no number of a user or group"))
+            // The highest number stands for nobody.
+            let number = value.parse().ok().filter(|id| digits(value) && *id != u32::MAX);
+            number.ok_or_else(|| fault("is not the number of a user or group"))
         };
         match text.split_once('=') {
             Some(("mode", value)) => {
@@ -158,6 +159,8 @@ mod tests {
             ":/a",
             "a:/",
             "a:/b/",
+            "a:/b/..",
+            "a:/.",
             "a:/b,",
             "a:/b,mode=",
             "a:/b,mode=8",
@@ -165,6 +168,7 @@ mod tests {
             "a:/b,mode=+7",
             "a:/b,uid=-1",
             "a:/b,uid=root",
+            "a:/b,uid=4294967295",
             "a:/b,gid=4294967296",
             "a:/b,c",
             "a:/b,mtime=1",

@@ -22,6 +22,7 @@ impl Tree {
                 }
             }
         }
+        self.duplicates.part(|id| chosen.contains(&id.get()));
         self.sealed = chosen;
     }
 }

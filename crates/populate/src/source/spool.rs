@@ -313,7 +313,7 @@ impl<'scope> Unpacker<'scope> {
     fn unreadable(&self, cause: io::Error) -> Stop {
         let name = ShownPath::new(&self.name);
         Stop::Failed(match cause.kind() {
-            io::ErrorKind::UnexpectedEof => {
+            _ if is_early_end(&cause) => {
                 Error::Refused { path: name, reason: "the compressed archive is truncated".into() }
             }
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::Other => {
@@ -322,6 +322,14 @@ impl<'scope> Unpacker<'scope> {
             _ => Error::io(name, "read", cause),
         })
     }
+}
+
+/// Whether the data ended too early, maybe as the cause of another error.
+fn is_early_end(error: &io::Error) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 /// Reads until `head` is full or the end.

@@ -24,6 +24,21 @@ impl Duplicates {
         self.firsts.insert(first);
     }
 
+    /// Parts files that are to be sealed from those that are not: the blocks of a sealed file have its hashes
+    /// behind the content.
+    pub(crate) fn part(&mut self, is_sealed: impl Fn(NodeId) -> bool) {
+        let old = std::mem::take(self);
+        let mut files: Vec<_> = old.first.into_iter().chain(old.firsts.iter().map(|id| (*id, *id))).collect();
+        files.sort_unstable();
+        let mut firsts = HashMap::new();
+        for (id, first) in files {
+            let first = *firsts.entry((first, is_sealed(id))).or_insert(id);
+            if first != id {
+                self.add(id, first);
+            }
+        }
+    }
+
     /// All but the first of equal files, in no order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.first.keys().copied()
