@@ -70,6 +70,9 @@ pub(crate) fn free_whole(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
 /// Frees the inodes of values that no attribute uses any more. Called without a handle, and with no locks but
 /// the operation locks of inodes that have names.
 pub(crate) fn free_dropped(core: &Core) -> Result<()> {
+    if !core.state.incompat(Incompat::EA_INODE) {
+        return Ok(());
+    }
     let dropped = core.state.values.lock().take_dropped();
     dropped.iter().try_for_each(|value| {
         let _operation = value.lock().write();
