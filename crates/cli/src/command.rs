@@ -12,6 +12,7 @@ pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod defrag;
 pub(crate) mod described;
 pub(crate) mod df;
 pub(crate) mod diff;
@@ -83,6 +84,7 @@ pub(crate) enum Command {
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Trim(trim::Arguments),
+    Defrag(defrag::Arguments),
     Explain(explain::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
@@ -156,6 +158,7 @@ impl Command {
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Trim(arguments) => trim::run(&arguments),
+            Self::Defrag(arguments) => defrag::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),

@@ -198,7 +198,7 @@ impl Image {
 pub(crate) fn change_each(
     places: &[ImagePath],
     writing: &Writing,
-    change: impl Fn(&Image, &ImagePath) -> Outcome,
+    mut change: impl FnMut(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };

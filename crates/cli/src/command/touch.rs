@@ -20,7 +20,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "Examples:\n  hectare touch disk.img:/etc/machine-id\n  \
-    hectare touch -c -d 2026-11-26T08:00:00Z disk.img:/etc/fstab\n  hectare touch -r README.md disk.img:/srv")]
+    hectare touch -c -d 2026-11-26T08:00:00Z disk.img:/etc/fstab\n  \
+    hectare touch -r README.md disk.img:/srv")]
 pub(crate) struct Arguments {
     /// Set the time of access only
     #[arg(short)]

@@ -85,3 +85,35 @@ fn times_are_set_and_files_made() {
     assert!(times("/new").1.starts_with("20"), "{:?}", times("/new"));
     assert!(touch(&["-d", "today"], "/new").misused().contains("@SECONDS"));
 }
+
+/// Regression of the whole way: a plan, the move, and nothing left to do; for what the kernel scattered.
+#[test]
+fn files_that_the_kernel_scattered_are_gathered() {
+    let bench = Bench::empty();
+    let image = bench.image.to_str().unwrap();
+    hectare(&["mkfs", "-q", "-t", "ext3", "-b", "1024", image, "64M"]).ok();
+    let mount = match KernelMount::new(&bench.image, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!("cli space::files_that_the_kernel_scattered", reason),
+    };
+    let names: Vec<_> = (0..4).map(|n| mount.path().join(format!("f{n}"))).collect();
+    for step in 0..40u8 {
+        for name in &names {
+            let mut file = std::fs::File::options().create(true).append(true).open(name).unwrap();
+            std::io::Write::write_all(&mut file, &[step; 5000]).unwrap();
+            file.sync_all().unwrap();
+        }
+    }
+    let content = std::fs::read(&names[1]).unwrap();
+    std::fs::remove_file(&names[3]).unwrap();
+    mount.unmount();
+    let plan = hectare(&["defrag", "-nv", &bench.at("/")]).ok();
+    let digest = crate::support::digest(&bench.image);
+    assert!(plan.text().ends_with("3 would do\n"), "{}", plan.text());
+    assert!(plan.text().contains(" 3 of them scattered") && plan.text().contains("/f1\n"), "{}", plan.text());
+    assert_eq!(crate::support::digest(&bench.image), digest);
+    bench.changed(&["defrag", &bench.at("/")]);
+    assert_eq!(hectare(&["cat", &bench.at("/f1")]).ok().out, content);
+    let ran = hectare(&["defrag", "-n", &bench.at("/")]).ok();
+    assert_eq!(ran.text(), "3 files, 0 of them scattered: in 3 places, 3 would do\n");
+}
