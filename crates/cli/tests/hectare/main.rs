@@ -13,6 +13,7 @@ mod conform;
 mod container;
 mod copy;
 mod copy_trust;
+mod damaged;
 mod corpus;
 mod dedupe;
 mod described;
