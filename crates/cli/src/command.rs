@@ -31,6 +31,7 @@ pub(crate) mod quota;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
 pub(crate) mod rm;
+pub(crate) mod salvage;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
 pub(crate) mod stats;
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     Verity(verity::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
+    Salvage(salvage::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Explain(explain::Arguments),
@@ -113,6 +115,7 @@ impl Command {
             Self::Verity(arguments) => verity::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
+            Self::Salvage(arguments) => salvage::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),

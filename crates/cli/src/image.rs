@@ -51,6 +51,12 @@ impl Image {
         Ok(image)
     }
 
+    /// Opens an image that is to be filled.
+    pub(crate) fn to_fill(path: &Path) -> Outcome<Self> {
+        let (part, options) = (Part::default(), OpenOptions::default());
+        Self::open(path, part, Hold::Everybody, options, Tolerant::default())
+    }
+
     /// Opens the image for writing, with options adapted.
     pub(crate) fn write_with(
         path: &Path,

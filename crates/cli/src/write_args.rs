@@ -50,7 +50,8 @@ pub(crate) struct Tolerant {
     allow_truncated: bool,
 }
 
-fn parse_which(text: &str) -> Result<WhichSuperblock, String> {
+/// Parses the number of a block, or `auto`.
+pub(crate) fn parse_which(text: &str) -> Result<WhichSuperblock, String> {
     match text {
         "auto" => Ok(WhichSuperblock::Auto),
         number => number

@@ -33,6 +33,7 @@ pub mod leaf;
 mod read;
 mod record;
 mod store;
+mod surviving;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -44,6 +45,7 @@ pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, sea
 pub use read::{Cookie, EntryRef, read_dir};
 pub use record::{Record, stored_name};
 pub use store::{DirRead, DirWrite};
+pub use surviving::{Survivor, surviving};
 pub use tree::{EntryPosition, FoundEntry, is_empty, lookup, remove, replace};
 
 use crate::casefold::Folding;

@@ -13,11 +13,11 @@ const NAME: &str = "some file";
 /// A volume of 256 MiB with `dir/some file`, the content of which is `content()`, as mke2fs makes it.
 fn volume() -> Result<Bench, hectare_oracle::Skip> {
     let bench = Bench::empty();
-    mke2fs(&["-t", "ext4", "-b", "4096"], &bench.image, 256 << 20)?;
+    mke2fs(&["-t", "ext4", "-b", "4096"], &bench.image, "256M")?;
     let source = bench.folder.path().join("dir");
     fs::create_dir(&source).unwrap();
     fs::write(source.join(NAME), content()).unwrap();
-    hectare(&["cp", "-a", source.to_str().unwrap(), &bench.inside("/")]).ok();
+    hectare(&["cp", "-a", source.to_str().unwrap(), &bench.at("/")]).ok();
     Ok(bench)
 }
 
@@ -27,7 +27,7 @@ fn content() -> Vec<u8> {
 
 /// Where an inode lies: the byte of its slot.
 fn slot_of(image: &Path, path: &str) -> u64 {
-    let said = debugfs(image, &format!("imap \"{path}\"")).unwrap();
+    let said = debugfs(image, &[&format!("imap \"{path}\"")]).unwrap();
     let words: Vec<&str> = said.split(|c: char| c.is_whitespace() || c == ',').collect();
     let after = |word: &str| words[words.iter().position(|other| *other == word).unwrap() + 1];
     let offset = u64::from_str_radix(after("offset").trim_start_matches("0x"), 16).unwrap();
@@ -48,19 +48,19 @@ fn zero(image: &Path, at: u64, len: usize) {
 
 /// What the commands that read give with these options.
 fn read_all(bench: &Bench, options: &[&str]) {
-    let file = bench.inside(&format!("/dir/{NAME}"));
+    let file = bench.at(&format!("/dir/{NAME}"));
     let run = |words: &[&str]| -> Ran { hectare(&[words, options].concat()).ok() };
     assert!(run(&["cat", &file]).out == content());
-    assert_eq!(run(&["ls", &bench.inside("/dir")]).text(), format!("{NAME}\n"));
-    assert!(run(&["tree", &bench.inside("/")]).text().contains(NAME));
+    assert_eq!(run(&["ls", &bench.at("/dir")]).text(), format!("{NAME}\n"));
+    assert!(run(&["tree", &bench.at("/")]).text().contains(NAME));
     assert!(run(&["stat", &file]).text().contains("800000"));
     run(&["xattr", "list", &file]);
     let out = bench.folder.path().join("out");
     run(&["cp", &file, out.to_str().unwrap()]);
     assert!(fs::read(&out).unwrap() == content());
-    fs::remove_file(out).unwrap();
+    fs::remove_file(&out).unwrap();
     assert!(run(&["info", bench.image.to_str().unwrap()]).text().contains("65536"));
-    let archive = run(&["export", &bench.inside("/dir"), "-o", "-"]).out;
+    let archive = run(&["export", &bench.at("/dir"), "-o", "-"]).out;
     assert!(archive.windows(NAME.len()).any(|window| window == NAME.as_bytes()));
     run(&["map", bench.image.to_str().unwrap(), "-o", out.with_extension("svg").to_str().unwrap()]);
     fs::remove_file(out.with_extension("svg")).unwrap();
@@ -69,7 +69,7 @@ fn read_all(bench: &Bench, options: &[&str]) {
 
 /// The error of `cat`, which must name an option.
 fn refused(bench: &Bench, option: &str) {
-    let said = hectare(&["cat", &bench.inside(&format!("/dir/{NAME}"))]);
+    let said = hectare(&["cat", &bench.at(&format!("/dir/{NAME}"))]);
     assert!(said.refused().contains(option), "{}", said.err);
 }
 
@@ -95,14 +95,14 @@ fn a_group_descriptor_with_a_wrong_checksum_is_read() {
     let bench = volume!("damaged::a_group_descriptor_with_a_wrong_checksum");
     flip(&bench.image, 4096 + 0x1e);
     flip(&bench.image, 4096 + 64 + 0x1e);
-    let said = hectare(&["ls", &bench.inside("/")]);
+    let said = hectare(&["ls", &bench.at("/")]);
     assert!(said.refused().contains("--ignore-checksums"), "{}", said.err);
     read_all(&bench, &["--ignore-checksums"]);
     // With the places in it wrong, only a copy helps.
     zero(&bench.image, 4096, 4096);
-    let said = hectare(&["ls", &bench.inside("/"), "--ignore-checksums"]);
+    let said = hectare(&["ls", &bench.at("/"), "--ignore-checksums"]);
     assert!(said.refused().contains("--superblock auto"), "{}", said.err);
-    let listed = hectare(&["ls", &bench.inside("/dir"), "--superblock", "auto"]).ok();
+    let listed = hectare(&["ls", &bench.at("/dir"), "--superblock", "auto"]).ok();
     assert_eq!(listed.text(), format!("{NAME}\n"));
 }
 
@@ -112,15 +112,15 @@ fn a_volume_without_its_superblock_is_read_with_a_backup() {
     zero(&bench.image, 1024, 1024);
     refused(&bench, "--superblock auto");
     read_all(&bench, &["--superblock", "auto"]);
-    let said = hectare(&["ls", &bench.inside("/"), "--superblock=32768"]).ok();
+    let said = hectare(&["ls", &bench.at("/"), "--superblock=32768"]).ok();
     assert!(said.err.contains("superblock of group 1, in block 32768 of 4096 bytes"), "{}", said.err);
-    let none = hectare(&["ls", &bench.inside("/"), "--superblock=7"]);
+    let none = hectare(&["ls", &bench.at("/"), "--superblock=7"]);
     assert!(none.refused().contains("block 7 holds none"), "{}", none.err);
     // e2fsck agrees that nothing else is wrong.
     hectare(&["check", bench.image.to_str().unwrap(), "--superblock=auto", "--ignore-checksums"]).misused();
     // All of the first 64 KiB, with the group descriptors.
     zero(&bench.image, 0, 64 << 10);
-    assert!(hectare(&["cat", &bench.inside(&format!("/dir/{NAME}")), "--superblock=auto"]).ok().out == content());
+    assert!(hectare(&["cat", &bench.at(&format!("/dir/{NAME}")), "--superblock=auto"]).ok().out == content());
 }
 
 #[test]
@@ -128,40 +128,37 @@ fn a_backup_inside_a_file_is_not_taken_for_the_volumes() {
     let bench = volume!("damaged::a_backup_inside_a_file");
     // A volume of 1 KiB blocks as a file, whose own copies lie anywhere.
     let inner = bench.folder.path().join("inner.img");
-    if let Err(reason) = mke2fs(&["-t", "ext2", "-b", "1024"], &inner, 20 << 20) {
+    if let Err(reason) = mke2fs(&["-t", "ext2", "-b", "1024"], &inner, "20M") {
         skip!("damaged::a_backup_inside_a_file", reason);
     }
-    hectare(&["cp", inner.to_str().unwrap(), &bench.inside("/inner")]).ok();
+    hectare(&["cp", inner.to_str().unwrap(), &bench.at("/inner")]).ok();
     zero(&bench.image, 1024, 1024);
-    let said = hectare(&["ls", &bench.inside("/"), "--superblock=auto"]).ok();
+    let said = hectare(&["ls", &bench.at("/"), "--superblock=auto"]).ok();
     assert!(said.err.contains("in block 32768 of 4096 bytes") && said.text().contains("inner"), "{}", said.err);
 }
 
 #[test]
 fn a_file_that_is_cut_short_is_read_as_far_as_it_goes() {
     let bench = volume!("damaged::a_file_that_is_cut_short");
-    let far = bench.inside("/far");
+    let far = bench.at("/far");
     let source = bench.folder.path().join("far");
-    fs::write(&source, vec![7; 100 << 20]).unwrap();
+    fs::write(&source, vec![7; 200 << 20]).unwrap();
     hectare(&["cp", source.to_str().unwrap(), &far]).ok();
     let len = (256 << 20) * 2 / 3;
     OpenOptions::new().write(true).open(&bench.image).unwrap().set_len(len).unwrap();
     refused(&bench, "--allow-truncated");
-    let cat = hectare(&["cat", &bench.inside(&format!("/dir/{NAME}")), "--allow-truncated"]).ok();
+    let cat = hectare(&["cat", &bench.at(&format!("/dir/{NAME}")), "--allow-truncated"]).ok();
     assert!(cat.out == content());
-    let extents = debugfs(&bench.image, "dump_extents /far");
-    if extents.is_ok_and(|text| text.contains("43691") || text.lines().count() > 2) {
-        let cut = hectare(&["cat", &far, "--allow-truncated"]);
-        assert!(cut.code == Some(0) || cut.err.contains("beyond its end"), "{}", cut.err);
-    }
+    let cut = hectare(&["cat", &far, "--allow-truncated"]);
+    assert!(cut.refused().contains("beyond its end"), "{}", cut.err);
     // What writes takes no such option.
-    hectare(&["rm", &bench.inside("/far"), "--allow-truncated"]).misused();
+    hectare(&["rm", &bench.at("/far"), "--allow-truncated"]).misused();
 }
 
 #[test]
 fn a_journal_is_left_alone_on_request() {
     let bench = volume!("damaged::a_journal_is_left_alone");
-    let file = bench.inside(&format!("/dir/{NAME}"));
+    let file = bench.at(&format!("/dir/{NAME}"));
     assert!(hectare(&["cat", &file, "--no-journal"]).ok().out == content());
 }
 
