@@ -39,7 +39,7 @@ mod tests;
 mod tree;
 
 pub use build::{BuildError, Built, Fill, blocks_needed, build};
-pub use checksum::{set_checksum, verify_block};
+pub use checksum::{mend_leaf, set_checksum, verify_block};
 pub use hash::{DirHash, HashVersion, Hasher, Signedness};
 pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, search};
 pub use read::{Cookie, EntryRef, read_dir};

@@ -101,7 +101,8 @@ impl GroupDesc {
         let bad = |what: String| Err(Corrupt::new(STRUCTURE, Place::Group(group), what));
         let blocks = geometry.blocks_count.get();
         let on_volume = |block: BlockNr, len: u64| {
-            block.get() >= u64::from(geometry.first_data_block)
+            // The first has the superblock, or lies before it.
+            block.get() > u64::from(geometry.first_data_block)
                 && block.get().checked_add(len).is_some_and(|end| end <= blocks)
         };
         if !on_volume(self.block_bitmap, 1) {

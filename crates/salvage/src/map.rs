@@ -127,9 +127,15 @@ impl Walk<'_> {
             return self.mapped.doubt("its map is larger than the volume");
         };
         *self.budget = left;
-        let block = self.volume.block(child.nr);
-        if let Some(Err(corrupt)) = self.seed.map(|seed| extent::verify_checksum(&block, child.nr, seed)) {
-            self.mapped.doubt(format!("block {} of its map: {}", child.nr, corrupt.reason));
+        let mut block = self.volume.block(child.nr);
+        if let Some(seed) = self.seed
+            && let Err(corrupt) = extent::verify_checksum(&block, child.nr, seed)
+        {
+            let reason = match extent::mend(&mut block, child.nr, seed) {
+                true => "one byte was wrong, and is corrected by the checksum".into(),
+                false => corrupt.reason,
+            };
+            self.mapped.doubt(format!("block {} of its map: {reason}", child.nr));
         }
         match self.open(&block, child) {
             Ok(node) => {

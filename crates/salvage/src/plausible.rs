@@ -38,12 +38,20 @@ pub(crate) fn judge(slot: &[u8], nr: InodeNr, sb: &SuperBlock) -> Option<Judged>
             let possible = is_proved || is_possible(&inode, nr, sb.geometry());
             (inode.mode != 0 && possible).then_some(Judged { inode, is_proved, doubt: None })
         }
-        Err(corrupt) => mended(slot, nr, sb, &corrupt),
+        Err(corrupt) => {
+            let mended = Inode::mended(slot, nr, sb).and_then(|slot| Inode::parse(&slot, nr, sb).ok());
+            let proved = mended.map(|inode| Judged {
+                inode,
+                is_proved: true,
+                doubt: Some("one byte of its inode was wrong, and is corrected by the checksum".into()),
+            });
+            proved.or_else(|| believed(slot, nr, sb, &corrupt))
+        }
     }
 }
 
 /// The inode of a slot that breaks the format, without what breaks it.
-fn mended(slot: &[u8], nr: InodeNr, sb: &SuperBlock, corrupt: &Corrupt) -> Option<Judged> {
+fn believed(slot: &[u8], nr: InodeNr, sb: &SuperBlock, corrupt: &Corrupt) -> Option<Judged> {
     let mut slot = slot.to_vec();
     let parsed = Inode::parse_unsealed(&slot, nr, sb).or_else(|_| {
         let acl = [ACL_LOW..ACL_LOW + 4, ACL_HIGH..ACL_HIGH + 2];

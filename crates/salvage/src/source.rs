@@ -101,7 +101,7 @@ mod tests {
         let device = FaultDevice::new(memory);
         let bad = 5000..5100_u64;
         device.add(Rule::new(Outcome::IO).on(&[Operation::Read]).when(move |request| {
-            request.span.is_some_and(|span| span.at.get() < bad.end && span.end().unwrap().get() > bad.start)
+            request.span.at.get() < bad.end && request.span.end().unwrap().get() > bad.start
         }));
         let source = Source::new(Arc::new(device));
         let mut buffer = vec![1; 65 << 10];

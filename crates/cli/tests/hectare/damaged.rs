@@ -28,10 +28,10 @@ fn content() -> Vec<u8> {
 /// Where an inode lies: the byte of its slot.
 fn slot_of(image: &Path, path: &str) -> u64 {
     let said = debugfs(image, &[&format!("imap \"{path}\"")]).unwrap();
-    let words: Vec<&str> = said.split(|c: char| c.is_whitespace() || c == ',').collect();
-    let after = |word: &str| words[words.iter().position(|other| *other == word).unwrap() + 1];
-    let offset = u64::from_str_radix(after("offset").trim_start_matches("0x"), 16).unwrap();
-    after("block").parse::<u64>().unwrap() * 4096 + offset
+    let place = said.split_once("located at block ").unwrap().1;
+    let (block, offset) = place.split_once(", offset 0x").unwrap();
+    let offset = u64::from_str_radix(offset.split_whitespace().next().unwrap(), 16).unwrap();
+    block.parse::<u64>().unwrap() * 4096 + offset
 }
 
 /// Changes one byte.

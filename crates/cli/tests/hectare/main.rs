@@ -39,6 +39,7 @@ mod recipes;
 mod report;
 mod reproduce;
 mod reproducible;
+mod salvage;
 mod support;
 mod unreadable;
 mod verity;

@@ -341,6 +341,16 @@ pub fn verify_checksum(bytes: &[u8], nr: BlockNr, seed: Seed) -> Result<(), Corr
     if found == expected { Ok(()) } else { Err(Corrupt::checksum("extent node", place, found, expected)) }
 }
 
+/// Corrects the one byte of a node block that is wrong, if its checksum shows which one it is.
+pub fn mend(bytes: &mut [u8], nr: BlockNr, seed: Seed) -> bool {
+    // Where the checksum lies follows from the size, should the header be what is wrong.
+    let at = size_of::<Header>() + capacity(bytes.len()) * size_of::<RawEntry>();
+    let Some((content, rest)) = bytes.split_at_mut_checked(at) else { return false };
+    let Ok((tail, _)) = Tail::read_from_prefix(rest) else { return false };
+    let mended = crate::checksum::mend(content, seed, tail.et_checksum.get()).is_some();
+    mended && verify_checksum(bytes, nr, seed).is_ok()
+}
+
 /// Renews the checksum of a node block on a volume with `metadata_csum`; `seed` is the inode's. Bytes that
 /// are no node, and have no place for a checksum, stay as they are.
 pub fn set_checksum(bytes: &mut [u8], seed: Seed) {
