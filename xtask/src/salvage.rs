@@ -21,8 +21,8 @@ const USAGE: &str = "usage: cargo xtask salvage [--runs N] [--files N] [--seed N
 /// Begins every sector of a file.
 const MARK: &[u8; 8] = b"content\n";
 const SECTOR: usize = 512;
-/// Seconds that a tool may take.
-const PATIENCE: &str = "120";
+/// Runs a tool for a minute at most; a damaged size must not fill the disk.
+const BOUNDED: &str = "ulimit -f 131072; exec timeout 60 \"$0\" \"$@\"";
 
 /// The kinds of volumes: a name, and arguments of mke2fs.
 const KINDS: [(&str, &[&str]); 6] = [
@@ -241,21 +241,21 @@ fn read_three_ways(
         let _ = fs::remove_dir_all(out);
         fs::create_dir(out).map_err(told)?;
     }
-    let mut ours = Command::new("timeout");
-    ours.arg(PATIENCE).arg(program).arg("salvage").arg(image).arg("-o").arg(&outs[0]);
+    let mut ours = bounded(program);
+    ours.arg("salvage").arg(image).arg("-o").arg(&outs[0]);
     let code = quiet(&mut ours)?;
     if !matches!(code, Some(0 | 1)) {
         eprintln!("{ours:?} ended with {code:?}");
     }
     let rdump = |flag: &[&str], out: &Path| -> Result<(), String> {
-        let mut command = Command::new("timeout");
-        command.args([PATIENCE, "debugfs"]).args(flag);
+        let mut command = bounded(Path::new("debugfs"));
+        command.args(flag);
         command.arg("-R").arg(format!("rdump / {}", out.display())).arg(image);
         quiet(&mut command).map(drop)
     };
     rdump(&["-c"], &outs[1])?;
-    let mut fsck = Command::new("timeout");
-    fsck.args([PATIENCE, "e2fsck", "-fy"]).arg(image);
+    let mut fsck = bounded(Path::new("e2fsck"));
+    fsck.arg("-fy").arg(image);
     quiet(&mut fsck)?;
     rdump(&[], &outs[2])?;
     for (count, out) in counts.iter_mut().zip(&outs) {
@@ -265,6 +265,12 @@ fn read_three_ways(
         fs::remove_dir_all(out).map_err(told)?;
     }
     Ok(counts)
+}
+
+fn bounded(program: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", BOUNDED]).arg(program);
+    command
 }
 
 fn walk(folder: &Path, found: &mut HashSet<u64>) -> Result<(), String> {

@@ -68,13 +68,7 @@ impl Image {
         Self::open(path, writing.part, Hold::Everybody, options, Tolerant::default())
     }
 
-    fn open(
-        path: &Path,
-        part: Part,
-        hold: Hold,
-        options: OpenOptions,
-        tolerant: Tolerant,
-    ) -> Outcome<Self> {
+    fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions, tolerant: Tolerant) -> Outcome<Self> {
         let mut options = memory::bounded(options);
         let device = device(path, part, hold)?;
         let name = shown(path.as_os_str().as_bytes());

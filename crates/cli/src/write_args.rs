@@ -5,10 +5,10 @@ use crate::image_device::{Hold, file_device};
 use crate::partition_args::Part;
 use crate::reproducible;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use hectare_device::Device;
 use hectare_engine::{
     DataMode, JournalDevice, OnError, OpenOptions, Policy, Recording, SizeClasses, Tunables, UnknownPolicy,
 };
-use hectare_device::Device;
 use hectare_ext4::superblock::Tolerances;
 use hectare_probe::{FoundSuperblock, WhichSuperblock, find_superblock};
 use std::path::PathBuf;

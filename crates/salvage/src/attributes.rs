@@ -46,7 +46,9 @@ impl Salvage {
             });
             match value {
                 Ok(value) => known.push((full, value)),
-                Err(reason) => self.doubt(at, format!("attribute {}: {reason}", String::from_utf8_lossy(&full))),
+                Err(reason) => {
+                    self.doubt(at, format!("attribute {}: {reason}", String::from_utf8_lossy(&full)))
+                }
             }
         }
         if !is_proved && self.volume.sb.seed().is_some() && !known.is_empty() {

@@ -217,7 +217,8 @@ impl File {
             for lost in self.salvage.volume.source.read(place, part) {
                 let offset = first + (lost.start - place);
                 let len = lost.end - lost.start;
-                self.salvage.doubt(self.node, format!("{len} bytes from {offset} can't be read and are zeros"));
+                self.salvage
+                    .doubt(self.node, format!("{len} bytes from {offset} can't be read and are zeros"));
             }
         }
     }

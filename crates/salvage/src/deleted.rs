@@ -129,7 +129,9 @@ impl Search {
             if nr < volume.sb.first_inode() {
                 continue;
             }
-            let Some(Judged { inode, doubt: None, .. }) = plausible::judge(slot, nr, &volume.sb) else { continue };
+            let Some(Judged { inode, doubt: None, .. }) = plausible::judge(slot, nr, &volume.sb) else {
+                continue;
+            };
             let has_content = match inode.kind() {
                 Some(Kind::File) => inode.size > 0 && (inode.is_inline() || inode.sectors > 0),
                 Some(Kind::Symlink) => true,
@@ -159,7 +161,8 @@ impl Search {
         if !wanted || !block.starts_with(&NODE_MAGIC) || self.orphans.len() >= ORPHANS_MAX {
             return;
         }
-        if let Some(mapped) = map::of_orphan(volume, nr, block, budget).filter(|map| !map.extents.is_empty()) {
+        if let Some(mapped) = map::of_orphan(volume, nr, block, budget).filter(|map| !map.extents.is_empty())
+        {
             self.orphans.push((nr, mapped));
         }
     }

@@ -163,13 +163,7 @@ impl Walk<'_> {
 }
 
 /// The blocks of an indirect map: numbers outside of the volume count as holes.
-fn indirect_map(
-    volume: &Volume,
-    tree: &TreeGeometry,
-    inode: &Inode,
-    budget: &mut u64,
-    mapped: &mut Mapped,
-) {
+fn indirect_map(volume: &Volume, tree: &TreeGeometry, inode: &Inode, budget: &mut u64, mapped: &mut Mapped) {
     let mut root = inode.block;
     let mut wrong = clear_wrong(&mut root, tree);
     let mut nodes = Vec::new();

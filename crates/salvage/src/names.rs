@@ -269,7 +269,8 @@ fn lost_block(
     if !is_tiled(block, &volume.format) {
         return false;
     }
-    let found: Vec<_> = dir::surviving(block, &volume.format).into_iter().filter(|found| !found.hidden).collect();
+    let found: Vec<_> =
+        dir::surviving(block, &volume.format).into_iter().filter(|found| !found.hidden).collect();
     let dots = match &found[..] {
         [own, above, ..] if own.name == b"." && above.name == b".." => Some((own.inode, above.inode)),
         _ => None,

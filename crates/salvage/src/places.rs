@@ -107,7 +107,8 @@ impl Finder<'_> {
         let raw = raw_of(slot);
         let raw_place = BlockNr::new(join32(raw.bg_inode_table_lo.get(), raw.bg_inode_table_hi.get()));
         let narrow_place = BlockNr::new(raw.bg_inode_table_lo.get().into());
-        let next = before.and_then(|table| table.at.checked_add(Blocks::new(geometry.itable_blocks().into())));
+        let next =
+            before.and_then(|table| table.at.checked_add(Blocks::new(geometry.itable_blocks().into())));
         let computed = self.layout.as_ref().and_then(|layout| layout.cursor().meta(group).ok());
         let candidates = [
             copy.map(|desc| desc.inode_table),
@@ -143,9 +144,8 @@ impl Finder<'_> {
         let mut bytes = vec![0; index_of(u64::from(blocks) * geometry.block_size.bytes().get())];
         self.source.read(at.offset(geometry.block_size).get(), &mut bytes);
         let slots = (0..geometry.inodes_per_group).zip(bytes.chunks_exact(usize_of(geometry.inode_size)));
-        let judged = slots.filter_map(|(index, slot)| {
-            plausible::judge(slot, geometry.inode_at(group, index), self.sb)
-        });
+        let judged = slots
+            .filter_map(|(index, slot)| plausible::judge(slot, geometry.inode_at(group, index), self.sb));
         judged.map(|judged| if judged.is_proved { 4 } else { 1 }).sum()
     }
 }

@@ -4,12 +4,12 @@
 //! has to be possible: a table that was overwritten must not come out as thousands of files. A field that
 //! nothing else depends on (the attribute block, the extra fields) may be wrong by itself.
 
+use hectare_ext4::Place;
 use hectare_ext4::error::Corrupt;
 use hectare_ext4::extent::{Node, TreeGeometry};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{BASE_SIZE, Inode, InodeFlags, Kind};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_ext4::Place;
 use hectare_units::{BlockNr, InodeNr};
 
 /// The longest file that any volume with blocks of 4 KiB holds; longer ones are not believed without proof.

@@ -139,7 +139,8 @@ impl Survey {
             self.dirs.push(Dir { node: usize_of(nr.get()), judged, extents: mapped.extents });
         }
         let slot = Some(at);
-        let node = Node { nr: Some(nr), slot, kind, links, first_block, orphan: None, is_removed: false, doubts };
+        let node =
+            Node { nr: Some(nr), slot, kind, links, first_block, orphan: None, is_removed: false, doubts };
         self.nodes.push(node);
     }
 

@@ -212,7 +212,8 @@ impl Builder {
         for (parent, name, child) in edges {
             by_parent.entry(parent).or_default().push((name, child));
         }
-        let mut tree = Tree { nodes, root, children: HashMap::new(), places: HashMap::new(), links: HashMap::new() };
+        let mut tree =
+            Tree { nodes, root, children: HashMap::new(), places: HashMap::new(), links: HashMap::new() };
         for (parent, mut children) in by_parent {
             children.sort();
             children.dedup();

@@ -95,9 +95,8 @@ impl Volume {
         if !recovery.needed() {
             return Ok(());
         }
-        let view = recovery
-            .laid_over(Arc::clone(device), Arc::clone(device))
-            .map_err(|error| error.to_string())?;
+        let view =
+            recovery.laid_over(Arc::clone(device), Arc::clone(device)).map_err(|error| error.to_string())?;
         self.source = Source::new(Arc::new(view));
         // Tables and descriptors may be different now.
         self.find_tables();

@@ -122,8 +122,12 @@ fn any_damage_ends_within_bounds() {
                 continue;
             }
         };
-        let used: Vec<usize> =
-            whole.chunks(512).enumerate().filter(|(_, s)| s.iter().any(|b| *b != 0)).map(|(nr, _)| nr).collect();
+        let used: Vec<usize> = whole
+            .chunks(512)
+            .enumerate()
+            .filter(|(_, s)| s.iter().any(|b| *b != 0))
+            .map(|(nr, _)| nr)
+            .collect();
         let mut state = 7_u64;
         let mut next = || {
             state = state.wrapping_add(random::STEP);
@@ -146,7 +150,10 @@ fn any_damage_ends_within_bounds() {
             let salvage = Salvage::survey(Arc::new(device(&bytes[..len])), &options, &Quiet);
             let Ok(salvage) = salvage else { continue };
             let (read, nodes) = read_all(&Arc::new(salvage));
-            assert!(read <= 100 * u64_of(bytes.len()) && nodes < 20_000, "{arguments:?} {run}: {read} {nodes}");
+            assert!(
+                read <= 100 * u64_of(bytes.len()) && nodes < 20_000,
+                "{arguments:?} {run}: {read} {nodes}"
+            );
         }
     }
 }

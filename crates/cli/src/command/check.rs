@@ -89,7 +89,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 /// The device to check: the volume as it is, or with a given journal replayed over it in memory.
 fn judged(arguments: &Arguments) -> Outcome<Arc<dyn Device>> {
     if let Some(option) = arguments.looking.tolerant.other_than_superblock() {
-        return Err(Failure::Usage(format!("{option}: a check reports what is wrong, and tolerates nothing")));
+        return Err(Failure::Usage(format!(
+            "{option}: a check reports what is wrong, and tolerates nothing"
+        )));
     }
     let with_backup = arguments.looking.tolerant.names_superblock();
     if !arguments.looking.has_journal() && !with_backup {

@@ -114,10 +114,11 @@ fn superblock(path: &Path, part: Part, hold: Hold) -> Outcome<SuperBlock> {
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|error| Failure::Line(error.to_string()))?;
     let raw = SuperBlock::read_from_bytes(&bytes).map_err(|_| Failure::of(&name, "it is too short"))?;
     if raw.s_magic.get() != MAGIC {
-        let none =
-            || "there is no ext2, ext3 or ext4 volume on it, nor anything else that is known \
+        let none = || {
+            "there is no ext2, ext3 or ext4 volume on it, nor anything else that is known \
              (--superblock auto finds one whose superblock is lost)"
-                .to_owned();
+                .to_owned()
+        };
         let reason = instead()?.unwrap_or_else(none);
         return Err(Failure::of(name, reason));
     }

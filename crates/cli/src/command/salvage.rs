@@ -198,7 +198,9 @@ impl Arguments {
     fn to_directory(&self, path: &Path, salvage: &Arc<Salvage>, progress: &Progress) -> Outcome {
         let fail = |why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
         match fs::create_dir(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(fail(reason(&error))),
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(fail(reason(&error)));
+            }
             _ => {}
         }
         let mut entries = fs::read_dir(path).map_err(|error| fail(reason(&error)))?;
@@ -238,7 +240,12 @@ fn image_to_fill(path: &Path, device: Bytes) -> Outcome<Image> {
         let len = Bytes::new((device.get() + device.get() / 8 + (64 << 20)).next_multiple_of(1 << 20));
         let file = FileOptions::new().write(true).create(path, len, Overwrite::Refuse);
         let file: Arc<dyn Device> = Arc::new(file.map_err(|error| Failure::Line(error.to_string()))?);
-        let made = Volume::format(file, &FormatOptions::default(), hectare_engine::Overwrite::Refuse, OpenOptions::default());
+        let made = Volume::format(
+            file,
+            &FormatOptions::default(),
+            hectare_engine::Overwrite::Refuse,
+            OpenOptions::default(),
+        );
         made.and_then(|volume| volume.close())
             .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), error))?;
     }

@@ -134,7 +134,11 @@ fn a_backup_inside_a_file_is_not_taken_for_the_volumes() {
     hectare(&["cp", inner.to_str().unwrap(), &bench.at("/inner")]).ok();
     zero(&bench.image, 1024, 1024);
     let said = hectare(&["ls", &bench.at("/"), "--superblock=auto"]).ok();
-    assert!(said.err.contains("in block 32768 of 4096 bytes") && said.text().contains("inner"), "{}", said.err);
+    assert!(
+        said.err.contains("in block 32768 of 4096 bytes") && said.text().contains("inner"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]

@@ -34,7 +34,8 @@ pub fn surviving<'a>(block: &'a [u8], format: &Format) -> Vec<Survivor<'a>> {
     // must look like a name.
     while at + RECORD_MIN <= block.len() {
         let on_tile = at == next;
-        let Some(record) = head(block, at, block.len()).filter(|head| on_tile || may_be(block, at, head, format))
+        let Some(record) =
+            head(block, at, block.len()).filter(|head| on_tile || may_be(block, at, head, format))
         else {
             is_tiled &= !on_tile;
             at += STEP;

@@ -103,7 +103,9 @@ impl<'a> Node<'a> {
     /// When it has no length or leaves the volume, or there is none.
     pub fn extent_alone(&self, i: usize) -> Result<Extent, Corrupt> {
         let alone = match self.slots {
-            Slots::Leaf(entries) => Slots::Leaf(entries.get(i..).unwrap_or_default().get(..1).unwrap_or_default()),
+            Slots::Leaf(entries) => {
+                Slots::Leaf(entries.get(i..).unwrap_or_default().get(..1).unwrap_or_default())
+            }
             index => index,
         };
         Self { slots: alone, first: 0, end: FILE_END, ..*self }.extent(0)
