@@ -4,6 +4,9 @@
 //! salvage`, by `debugfs -c -R rdump`, and by `e2fsck -fy` and rdump. A file counts if its content came out whole,
 //! wherever it went. The table says how many, in per mille; the job fails if ours is the lowest in sum.
 //!
+//! Then files that were removed, by the kernel and by a mount of ours, on ext3 and ext4, are looked for with
+//! `hectare salvage --deleted`.
+//!
 //! Every sector of a file's content begins with a mark, so that metadata is what has none: this job knows
 //! nothing else of the format. Damages depend on the seed only.
 
@@ -91,7 +94,8 @@ pub(crate) fn run(words: &[&str]) -> bool {
         return false;
     }
     let folder = if options.release { "release/hectare" } else { "debug/hectare" };
-    let result = compare(&options, &target_folder().join(folder));
+    let program = target_folder().join(folder);
+    let result = compare(&options, &program).and_then(|()| undelete(&options, &program));
     went_well(&format!("salvage --seed {}", options.seed), result)
 }
 
@@ -151,6 +155,45 @@ fn compare(options: &Options, program: &Path) -> Result<(), String> {
     }
 }
 
+/// Removes files, and counts what comes back.
+fn undelete(options: &Options, program: &Path) -> Result<(), String> {
+    let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-undelete")?;
+    let folder = scratch.path();
+    let (source, image) = (folder.join("source"), folder.join("disk.img"));
+    let (mounted, out) = (folder.join("mounted"), folder.join("out"));
+    let originals = make_tree(&source, &Options { files: options.files / 2, ..options.clone() })?;
+    fs::create_dir(&mounted).map_err(told)?;
+    println!("\n| volume | removed by | files | whole |\n|---|---|---|---|");
+    for (kind, by_kernel) in [("ext3", true), ("ext4", true), ("ext3", false), ("ext4", false)] {
+        let _ = fs::remove_dir_all(&out);
+        done(Command::new("mke2fs").args(["-q", "-F", "-t", kind]).arg(&image).arg("256M"))?;
+        let mut mount = Command::new(if by_kernel { Path::new("mount") } else { program });
+        mount.args(if by_kernel { &["-o", "loop"][..] } else { &["mount"] });
+        done(mount.arg(&image).arg(&mounted))?;
+        let worked = done(Command::new("cp").arg("-r").arg(&source).arg(&mounted))
+            .and_then(|()| done(&mut Command::new("sync")))
+            .and_then(|()| done(Command::new("rm").arg("-r").arg(mounted.join("source"))));
+        done(Command::new("umount").arg(&mounted))?;
+        worked?;
+        let mut ours = bounded(program);
+        quiet(ours.args(["salvage", "--deleted"]).arg(&image).arg("-o").arg(&out))?;
+        let mut found = HashSet::new();
+        walk(&out, &mut found)?;
+        let whole = found.intersection(&originals).count();
+        let by = if by_kernel { "the kernel" } else { "a mount of ours" };
+        println!("| {kind} | {by} | {} | {whole} |", originals.len());
+    }
+    Ok(())
+}
+
+/// Runs a program that must succeed.
+fn done(command: &mut Command) -> Result<(), String> {
+    match quiet(command)? {
+        Some(0) => Ok(()),
+        code => Err(format!("{command:?} ended with {code:?}")),
+    }
+}
+
 /// Makes the files, in directories of 50; returns the hashes of their content.
 fn make_tree(source: &Path, options: &Options) -> Result<HashSet<u64>, String> {
     let mut random = Random(options.seed);
@@ -179,10 +222,7 @@ fn make_volume(image: &Path, source: &Path, arguments: &[&str]) -> Result<(), St
     let _ = fs::remove_file(image);
     let mut command = Command::new("mke2fs");
     command.args(["-q", "-F", "-d"]).arg(source).args(arguments).arg(image).arg("96M");
-    match quiet(&mut command)? {
-        Some(0) => Ok(()),
-        code => Err(format!("{command:?} ended with {code:?}")),
-    }
+    done(&mut command)
 }
 
 fn copy_sparse(from: &Path, to: &Path) -> Result<(), String> {
@@ -203,7 +243,7 @@ fn damage(image: &Path, random: &mut Random, damage: Damage) -> Result<(), Strin
         .filter(|(_, sector)| !sector.starts_with(MARK) && sector.iter().any(|byte| *byte != 0))
         .map(|(nr, _)| nr * SECTOR)
         .collect();
-    let mut any = |random: &mut Random| {
+    let any = |random: &mut Random| {
         metadata[hectare_units::index_of(random.below(hectare_units::u64_of(metadata.len())))]
     };
     match damage {

@@ -47,7 +47,8 @@ impl Salvage {
             match value {
                 Ok(value) => known.push((full, value)),
                 Err(reason) => {
-                    self.doubt(at, format!("attribute {}: {reason}", String::from_utf8_lossy(&full)))
+                    let name = String::from_utf8_lossy(&full);
+                    self.doubt(at, format!("attribute {name}: {reason}"));
                 }
             }
         }

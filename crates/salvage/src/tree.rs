@@ -18,14 +18,19 @@ const NAME_MAX: usize = 255;
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 const DELETED: &[u8] = b"deleted";
 
+/// A name of a file.
+type Name = Box<[u8]>;
+/// A name and the node that it leads to.
+type Child = (Name, usize);
+
 /// The nodes, each with its children.
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     pub(crate) root: usize,
     /// Of directories: names and nodes, in the order of the blocks where their content begins.
-    pub(crate) children: HashMap<usize, Vec<(Box<[u8]>, usize)>>,
+    pub(crate) children: HashMap<usize, Vec<Child>>,
     /// The first place of a node: its directory and its name there.
-    pub(crate) places: HashMap<usize, (usize, Box<[u8]>)>,
+    pub(crate) places: HashMap<usize, (usize, Name)>,
     /// How many names a node has.
     pub(crate) links: HashMap<usize, u64>,
 }
@@ -33,7 +38,7 @@ pub(crate) struct Tree {
 /// A removed file with the place it had, if that is known.
 pub(crate) struct Removed {
     pub(crate) node: Node,
-    pub(crate) name: Option<Box<[u8]>>,
+    pub(crate) name: Option<Name>,
 }
 
 /// Makes the tree.
@@ -67,7 +72,7 @@ struct Builder {
     nodes: Vec<Node>,
     root: usize,
     /// Directory, name, node.
-    edges: Vec<(usize, Box<[u8]>, usize)>,
+    edges: Vec<(usize, Name, usize)>,
     names: Names,
     /// Directories of the root for what has no place.
     tops: HashMap<&'static [u8], usize>,
@@ -97,7 +102,7 @@ impl Builder {
                 node.doubts.push(format!("the inode of its entry {shown:?} is lost ({})", name.inode));
             }
         }
-        let mut chosen: HashMap<usize, (usize, Box<[u8]>)> = HashMap::new();
+        let mut chosen: HashMap<usize, (usize, Name)> = HashMap::new();
         for entry in &self.names.entries {
             if self.nodes[entry.child].kind != Kind::Directory || entry.child == self.root {
                 continue;
@@ -115,13 +120,13 @@ impl Builder {
             }
             match chosen.remove(&at).filter(|_| !cut.contains(&at)) {
                 Some((parent, name)) => self.edges.push((parent, name, at)),
-                None => self.to_lost_and_found(at, "no name leads to it"),
+                None => self.keep_in_lost_and_found(at, "no name leads to it"),
             }
         }
     }
 
     /// One directory of each circle.
-    fn cut_circles(&self, chosen: &HashMap<usize, (usize, Box<[u8]>)>) -> HashSet<usize> {
+    fn cut_circles(&self, chosen: &HashMap<usize, (usize, Name)>) -> HashSet<usize> {
         let mut cut = HashSet::new();
         // 0: not seen; else the number of the walk that came by first.
         let mut seen = vec![0_usize; self.nodes.len()];
@@ -152,12 +157,12 @@ impl Builder {
         }
         for (at, is_named) in named.into_iter().enumerate() {
             if self.nodes[at].kind != Kind::Directory && !is_named && !self.nodes[at].is_removed {
-                self.to_lost_and_found(at, "no name leads to it");
+                self.keep_in_lost_and_found(at, "no name leads to it");
             }
         }
     }
 
-    fn to_lost_and_found(&mut self, at: usize, doubt: &str) {
+    fn keep_in_lost_and_found(&mut self, at: usize, doubt: &str) {
         self.nodes[at].doubts.push(doubt.to_owned());
         let name = nameless(&self.nodes[at]);
         let directory = self.top_directory(LOST_AND_FOUND);
@@ -208,7 +213,7 @@ impl Builder {
 
     fn finish(self) -> Tree {
         let Self { nodes, root, edges, .. } = self;
-        let mut by_parent: BTreeMap<usize, Vec<(Box<[u8]>, usize)>> = BTreeMap::new();
+        let mut by_parent: BTreeMap<usize, Vec<Child>> = BTreeMap::new();
         for (parent, name, child) in edges {
             by_parent.entry(parent).or_default().push((name, child));
         }
@@ -237,7 +242,7 @@ impl Builder {
 }
 
 /// A name that any directory can have, and this one does not have yet.
-fn fit_name(name: &[u8], nr: Option<InodeNr>, taken: &mut HashSet<Box<[u8]>>) -> Box<[u8]> {
+fn fit_name(name: &[u8], nr: Option<InodeNr>, taken: &mut HashSet<Name>) -> Name {
     let mut fit: Vec<u8> =
         name.iter().map(|byte| if matches!(byte, 0 | b'/') { b'_' } else { *byte }).take(NAME_MAX).collect();
     if matches!(&fit[..], b"" | b"." | b"..") {
@@ -250,7 +255,7 @@ fn fit_name(name: &[u8], nr: Option<InodeNr>, taken: &mut HashSet<Box<[u8]>>) ->
             _ => format!("~{attempt}"),
         };
         let keep = fit.len().min(NAME_MAX - suffix.len());
-        let candidate: Box<[u8]> = [&fit[..keep], suffix.as_bytes()].concat().into();
+        let candidate: Name = [&fit[..keep], suffix.as_bytes()].concat().into();
         if taken.insert(candidate.clone()) {
             return candidate;
         }
