@@ -36,6 +36,7 @@ pub(crate) mod quota;
 pub(crate) mod reproduce;
 pub(crate) mod rm;
 pub(crate) mod sh;
+pub(crate) mod salvage;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
 pub(crate) mod stats;
@@ -81,6 +82,7 @@ pub(crate) enum Command {
     Sh(sh::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
+    Salvage(salvage::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Trim(trim::Arguments),
@@ -155,6 +157,7 @@ impl Command {
             Self::Sh(arguments) => sh::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
+            Self::Salvage(arguments) => salvage::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Trim(arguments) => trim::run(&arguments),

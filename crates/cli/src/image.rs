@@ -13,7 +13,7 @@ use crate::memory;
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
-use crate::write_args::{Explain, Looking, Writing};
+use crate::write_args::{Explain, Looking, Tolerant, Writing};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
 use hectare_units::{GroupNr, InodeNr};
@@ -60,10 +60,10 @@ impl Image {
             return Ok(held);
         }
         let options = OpenOptions { verify, ..looking.options()? };
-        let image = Self::open(path, looking.part, looking.hold(), options)?;
+        let image = Self::open(path, looking.part, looking.hold(), options, looking.tolerant)?;
         let sb = image.volume.superblock();
         let elsewhere = sb.journal_inode().is_none() && !looking.has_journal();
-        if elsewhere && sb.features().incompat.contains(Incompat::RECOVER) {
+        if elsewhere && !looking.tolerant.no_journal() && sb.features().incompat.contains(Incompat::RECOVER) {
             let name = shown(path.as_os_str().as_bytes());
             tell(format_args!(
                 "{name}: note: its journal lies elsewhere and was not replayed, the newest changes don't \
@@ -71,6 +71,12 @@ impl Image {
             ));
         }
         Ok(image)
+    }
+
+    /// Opens an image that is to be filled.
+    pub(crate) fn to_fill(path: &Path) -> Outcome<Self> {
+        let (part, options) = (Part::default(), OpenOptions::default());
+        Self::open(path, part, Hold::Everybody, options, Tolerant::default())
     }
 
     /// Opens the image for writing, with options adapted.
@@ -84,13 +90,15 @@ impl Image {
         if let Some(held) = Self::held(options.verify)? {
             return Ok(held);
         }
-        Self::open(path, writing.part, Hold::Everybody, options)
+        Self::open(path, writing.part, Hold::Everybody, options, Tolerant::default())
     }
 
-    fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions) -> Outcome<Self> {
-        let options = memory::bounded(options);
+    fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions, tolerant: Tolerant) -> Outcome<Self> {
+        let mut options = memory::bounded(options);
         let device = device(path, part, hold)?;
-        let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
+        let name = shown(path.as_os_str().as_bytes());
+        tolerant.apply(&name, &*device, &mut options)?;
+        let failed = |error: Error| Failure::of(&name, error);
         let volume = Volume::open(device, options).map_err(failed)?;
         Ok(Self { path: path.to_owned(), volume: Arc::new(volume), is_batch: false })
     }

@@ -15,6 +15,7 @@ use crate::failure::{Failure, Outcome};
 use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
+use crate::write_args::Tolerant;
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
 use hectare_engine::Volume;
 use hectare_fuse::{
@@ -94,6 +95,8 @@ pub(crate) struct Arguments {
     kind: Option<String>,
     #[command(flatten)]
     part: Part,
+    #[command(flatten)]
+    tolerant: Tolerant,
     /// The image: a file or block device
     image: PathBuf,
     /// The directory to mount it on; with -o remount it can be given alone
@@ -114,6 +117,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return remount(arguments);
     }
     let options = arguments.options()?;
+    if arguments.tolerant.is_given() && !options.read_only {
+        let reason = "a damaged image can only be mounted for reading: add -o ro";
+        return Err(Failure::Usage(reason.into()));
+    }
     if options.offset != 0 && !arguments.part.is_whole() {
         return Err(Failure::Usage("the part of the image is named twice".into()));
     }
@@ -170,6 +177,7 @@ impl Arguments {
     fn for_background(&self) -> Vec<OsString> {
         let mut arguments = self.for_other("--background");
         arguments.extend(self.part.arguments().into_iter().map(OsString::from));
+        arguments.extend(self.tolerant.arguments().into_iter().map(OsString::from));
         if let Some(address) = self.metrics {
             arguments.extend(["--metrics".into(), address.to_string().into()]);
         }
@@ -342,7 +350,9 @@ fn serve_watched(
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;
-    let volume = Volume::open(below, options.open_options()).map_err(|error| fail(&error))?;
+    let mut open_options = options.open_options();
+    arguments.tolerant.apply(&name, &*below, &mut open_options)?;
+    let volume = Volume::open(below, open_options).map_err(|error| fail(&error))?;
     let operations = Arc::<Operations>::default();
     let watched = Watched {
         volume: volume.clone(),
