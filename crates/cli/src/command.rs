@@ -18,6 +18,7 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod format_options;
 pub(crate) mod freefrag;
+pub(crate) mod identify;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     Xattr(xattr::Arguments),
     Quota(quota::Arguments),
     Verity(verity::Arguments),
+    Identify(identify::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
@@ -111,6 +113,7 @@ impl Command {
             Self::Xattr(arguments) => xattr::run(&arguments),
             Self::Quota(arguments) => quota::run(&arguments),
             Self::Verity(arguments) => verity::run(&arguments),
+            Self::Identify(arguments) => identify::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),

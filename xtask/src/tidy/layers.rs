@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -17,6 +17,7 @@ const LAYERS: [&str; 19] = [
     "hectare-alloc-virtual",
     "hectare-ext4",
     "hectare-probe",
+    "hectare-identify",
     "hectare-journal",
     "hectare-xfs",
     "hectare-check",

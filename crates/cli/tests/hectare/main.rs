@@ -20,6 +20,7 @@ mod diff;
 mod errors;
 mod explain;
 mod export;
+mod identify;
 mod journal;
 mod killed;
 mod like;
