@@ -37,6 +37,7 @@ pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod sync;
 pub(crate) mod tree;
+pub(crate) mod tune;
 pub(crate) mod umount;
 pub(crate) mod verity;
 pub(crate) mod xattr;
@@ -70,6 +71,7 @@ pub(crate) enum Command {
     Verity(verity::Arguments),
     Identify(identify::Arguments),
     Info(info::Arguments),
+    Tune(tune::Arguments),
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
@@ -115,6 +117,7 @@ impl Command {
             Self::Verity(arguments) => verity::run(&arguments),
             Self::Identify(arguments) => identify::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
+            Self::Tune(arguments) => tune::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),

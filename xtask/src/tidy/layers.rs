@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -22,6 +22,7 @@ const LAYERS: [&str; 20] = [
     "hectare-xfs",
     "hectare-check",
     "hectare-mkfs",
+    "hectare-tune",
     "hectare-populate",
     "hectare-engine",
     "hectare-export",

@@ -40,5 +40,6 @@ mod report;
 mod reproduce;
 mod reproducible;
 mod support;
+mod tune;
 mod unreadable;
 mod verity;
