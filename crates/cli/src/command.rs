@@ -22,6 +22,7 @@ pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod format_options;
 pub(crate) mod freefrag;
+pub(crate) mod identify;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
@@ -44,6 +45,7 @@ pub(crate) mod sync;
 pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod trim;
+pub(crate) mod tune;
 pub(crate) mod umount;
 pub(crate) mod verity;
 pub(crate) mod xattr;
@@ -80,7 +82,9 @@ pub(crate) enum Command {
     Quota(quota::Arguments),
     Verity(verity::Arguments),
     Sh(sh::Arguments),
+    Identify(identify::Arguments),
     Info(info::Arguments),
+    Tune(tune::Arguments),
     Check(check::Arguments),
     Salvage(salvage::Arguments),
     Freefrag(freefrag::Arguments),
@@ -155,7 +159,9 @@ impl Command {
             Self::Quota(arguments) => quota::run(&arguments),
             Self::Verity(arguments) => verity::run(&arguments),
             Self::Sh(arguments) => sh::run(&arguments),
+            Self::Identify(arguments) => identify::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
+            Self::Tune(arguments) => tune::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Salvage(arguments) => salvage::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),

@@ -26,6 +26,7 @@
 
 pub mod build;
 mod checksum;
+mod convert;
 pub mod hash;
 mod index;
 mod insert;
@@ -40,6 +41,7 @@ mod tree;
 
 pub use build::{BuildError, Built, Fill, blocks_needed, build};
 pub use checksum::{mend_leaf, set_checksum, verify_block};
+pub use convert::convert_block;
 pub use hash::{DirHash, HashVersion, Hasher, Signedness};
 pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, search};
 pub use read::{Cookie, EntryRef, read_dir};

@@ -404,7 +404,8 @@ fn read_raw(bytes: &[u8]) -> Result<raw::SuperBlock, FormatError> {
     }
     if raw.s_magic.get() != MAGIC {
         return Err(corrupt(format!(
-            "its magic is {:#06x} where ext4 has 0xef53: this is no ext2, ext3 or ext4 volume",
+            "its magic is {:#06x} where ext4 has 0xef53: this is no ext2, ext3 or ext4 volume; \
+             hectare identify --search finds one that lies elsewhere",
             raw.s_magic.get()
         ))
         .into());
