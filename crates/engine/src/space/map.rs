@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::state::State;
 use crate::stores::block_cache::Kind;
 use crate::stores::fs_errors::Watched;
+use hectare_alloc::Run;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::map::MapKind;
-use hectare_units::{BlockNr, InodeNr, LogicalBlock, low32};
+use hectare_units::{BlockNr, Blocks, Clusters, InodeNr, LogicalBlock, low32};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -61,15 +62,18 @@ impl MapRef<'_> {
         self.kind().for_each_node(self, visit).watched(&self.state.findings)
     }
 
-    /// Returns an error if anything mapped in a range of file blocks is metadata of the volume: before the
-    /// range is unmapped, in as many transactions as that takes. Nodes are checked when they are read.
+    /// Returns an error if anything mapped in a range of file blocks can't be freed, because it is metadata of
+    /// the volume, or not in use: before the range is unmapped, in as many transactions as that takes. Nodes
+    /// are checked when they are read.
     pub(crate) fn check_range(&self, from: LogicalBlock, end: u64) -> Result<()> {
         let mut wrong = Ok(());
         self.for_each(from, &mut |extent| {
             if u64::from(extent.logical.get()) >= end {
                 return ControlFlow::Break(());
             }
-            wrong = self.check_outside(extent.logical, extent.physical, extent.len);
+            wrong = self
+                .check_outside(extent.logical, extent.physical, extent.len)
+                .and_then(|()| self.check_used(&extent));
             if wrong.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         wrong
@@ -84,6 +88,14 @@ impl MapRef<'_> {
         let reason = format!("it leads to block {nr}, which holds metadata of the volume");
         let wrong = Corrupt::new("the map", Place::FileBlock(self.nr, at), reason);
         Err(wrong.into()).watched(&self.state.findings)
+    }
+
+    fn check_used(&self, extent: &Extent) -> Result<()> {
+        let geometry = self.state.geometry();
+        let start = geometry.cluster_of(extent.physical);
+        let last = geometry.cluster_of(extent.physical + Blocks::new(u64::from(extent.len) - 1));
+        let run = Run::new(start, Clusters::new(last.get() - start.get() + 1));
+        self.state.allocator.check_used(run).map_err(Error::from).watched(&self.state.findings)
     }
 
     /// Levels of nodes below the root.
