@@ -80,3 +80,48 @@ fn regression_a_name_stays_when_a_value_can_not_be_freed() {
     assert!(volume.remove_xattr(nr, "user.v").is_err());
     assert_eq!(volume.list_xattrs(nr).unwrap(), [b"user.v"]);
 }
+
+/// A map that leads to a block twice: freeing it once would be half of a removal.
+#[test]
+fn regression_a_name_stays_when_its_map_leads_to_a_block_twice() {
+    for features in ["^has_journal", "^has_journal,^64bit,^extents"] {
+        let Some(held) = with_a_file("fuzzed::twice", &format!("{features},^metadata_csum,^uninit_bg"))
+        else {
+            return;
+        };
+        let file = held.volume.create_file("big", Creation::default()).unwrap();
+        [0, 2048].iter().for_each(|at| file.write_all_at(*at, &[7; 1024]).unwrap());
+        let block = file.extents().unwrap()[0].physical;
+        drop(file);
+        held.volume.close().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        save(&held.device.to_vec(), &image);
+        // The last word of the second extent, or the third number.
+        let word = if features.contains("extents") { 2 } else { 8 };
+        debugfs_write(&image, &[&format!("sif big block[{word}] {block}")]).unwrap();
+        let volume = open_image(&image);
+        let error = volume.remove_file("big").unwrap_err().to_string();
+        assert!(error.contains(&format!("leads to block {block} twice")), "{features}: {error}");
+        volume.metadata("big").unwrap();
+    }
+}
+
+/// A directory inside its inode with a row that is wrong: its ".." can't be changed, so it is not moved, and has
+/// not two names afterwards.
+#[test]
+fn regression_a_directory_that_is_corrupt_inside_its_inode_is_not_half_moved() {
+    let Some(held) = with_a_file("fuzzed::rows", "^has_journal,^metadata_csum,inline_data") else { return };
+    held.volume.create_dir("other", Creation::default()).unwrap();
+    held.volume.close().unwrap();
+    let mut bytes = held.device.to_vec();
+    let at = bytes.windows(4).position(|bytes| bytes == b"file").unwrap();
+    bytes[at] = b'/';
+    for mode in [RenameMode::NoReplace, RenameMode::Replace] {
+        let held = in_memory(&bytes);
+        let moved = held.volume.rename_path("dir", "other/dir", mode);
+        assert!(moved.unwrap_err().to_string().contains("has a bad name"));
+        assert!(matches!(held.volume.metadata("other/dir"), Err(Error::NotFound)));
+        held.volume.metadata("dir").unwrap();
+    }
+}
