@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// Where the journal of an image is.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Journal {
-    /// The device or file with the image's external journal (journal_dev)
+    /// The device or file with the image's external journal (journal_dev) [default: the block device with its
+    /// UUID]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 }

@@ -220,6 +220,10 @@ impl From<AllocError<Error>> for Error {
         match error {
             AllocError::NoSpace => Self::NoSpace,
             AllocError::Source(inner) => inner,
+            AllocError::Miscounted { group, announced, counted } => {
+                let what = format!("{announced} free clusters are announced, and it has {counted}");
+                Corrupt::new("the block bitmap", Place::Group(group), what).into()
+            }
             other => Corrupt::new("the block bitmaps", Place::Volume, other.to_string()).into(),
         }
     }
