@@ -30,6 +30,7 @@ mod fuzz;
 mod killed;
 mod live;
 mod mutate;
+mod resize;
 mod scratch;
 mod setup;
 mod soak;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         ["corpus", ref rest @ ..] => corpus::run(rest),
         ["conform", ref rest @ ..] => conform::run(rest),
         ["crash", ref rest @ ..] => crash::run(rest),
+        ["resize", ref rest @ ..] => resize::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["killed", ref rest @ ..] => killed::run(rest),
         ["live", ref rest @ ..] => live::run(rest),

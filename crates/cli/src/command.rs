@@ -30,6 +30,7 @@ pub(crate) mod mv;
 pub(crate) mod quota;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
+pub(crate) mod resize;
 pub(crate) mod rm;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     Verity(verity::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
+    Resize(resize::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Explain(explain::Arguments),
@@ -113,6 +115,7 @@ impl Command {
             Self::Verity(arguments) => verity::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
+            Self::Resize(arguments) => resize::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),

@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -21,6 +21,7 @@ const LAYERS: [&str; 19] = [
     "hectare-xfs",
     "hectare-check",
     "hectare-mkfs",
+    "hectare-resize",
     "hectare-populate",
     "hectare-engine",
     "hectare-export",
