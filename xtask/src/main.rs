@@ -11,6 +11,7 @@
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
 //! | `crash` | tests the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
+//! | `resize` | judges random resizes against resize2fs, e2fsck and the kernel (see [`resize`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
@@ -41,7 +42,7 @@ mod unicode;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|resize|bench|killed|\
                      live|mutate|soak|unicode";
 
 fn main() -> ExitCode {

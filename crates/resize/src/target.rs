@@ -72,8 +72,8 @@ fn sized(old: &SuperBlock, blocks: Blocks, width: Width) -> Result<SuperBlock> {
     let (Ok(groups), Some(Ok(inodes))) = (u32::try_from(groups), inodes.map(u32::try_from)) else {
         let most = u64::from(u32::MAX) / u64::from(geometry.inodes_per_group.max(1));
         let reason = format!(
-            "{blocks} blocks are {groups} groups of {} inodes, and a volume has 2^32 - 1 inodes at most, those \
-             of {most} groups",
+            "{blocks} blocks are {groups} groups of {} inodes, and a volume has at most 2^32 - 1, those of \
+             {most} groups",
             geometry.inodes_per_group
         );
         return Err(Error::Size(reason));
