@@ -35,6 +35,7 @@ pub(crate) mod mv;
 pub(crate) mod quota;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
+pub(crate) mod resize;
 pub(crate) mod rm;
 pub(crate) mod sh;
 pub(crate) mod salvage;
@@ -87,6 +88,7 @@ pub(crate) enum Command {
     Tune(tune::Arguments),
     Check(check::Arguments),
     Salvage(salvage::Arguments),
+    Resize(resize::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Trim(trim::Arguments),
@@ -164,6 +166,7 @@ impl Command {
             Self::Tune(arguments) => tune::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Salvage(arguments) => salvage::run(&arguments),
+            Self::Resize(arguments) => resize::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Trim(arguments) => trim::run(&arguments),

@@ -25,6 +25,7 @@ const LAYERS: [&str; 21] = [
     "hectare-mkfs",
     "hectare-salvage",
     "hectare-tune",
+    "hectare-resize",
     "hectare-populate",
     "hectare-engine",
     "hectare-export",
