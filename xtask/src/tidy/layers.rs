@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -23,6 +23,7 @@ const LAYERS: [&str; 19] = [
     "hectare-mkfs",
     "hectare-populate",
     "hectare-engine",
+    "hectare-repair",
     "hectare-export",
     "hectare-fuse",
     "hectare-lab",

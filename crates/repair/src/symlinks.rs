@@ -1,0 +1,68 @@
+//! Symbolic links: the size is made that of the target.
+
+use crate::attributes::Found;
+use crate::report::Error;
+use crate::slot::Slot;
+use crate::work::Work;
+use hectare_check::What;
+use hectare_ext4::error::Place;
+use hectare_ext4::inode::InodeFlags;
+use hectare_units::u64_of;
+
+impl Work<'_> {
+    /// Mends a symbolic link; false if there is no target to be found.
+    pub(crate) fn mend_symlink(&mut self, slot: &mut Slot, found: &Found) -> Result<bool, Error> {
+        let place = Place::Inode(slot.nr);
+        if slot.has(InodeFlags::INLINE_DATA) {
+            self.mend_inline_size(slot, found);
+            self.set_block_count(slot, found.clusters());
+            return Ok(slot.view().size() > 0);
+        }
+        if slot.is_fast_symlink() || self.holds_target(slot)? {
+            slot.set_flag(InodeFlags::EXTENTS, false);
+            self.set_block_count(slot, found.clusters());
+            let target = slot.block();
+            return Ok(self.fit_target(slot, &target[..59]));
+        }
+        let mut map = self.read_map(slot)?;
+        let whole = map.end();
+        map.cut(1);
+        if map.extents.first().is_none_or(|extent| extent.unwritten) {
+            self.lost(What::Inode, place, "a symbolic link without a target: cleared");
+            return Ok(false);
+        }
+        self.tell_map(slot, &map);
+        if whole > 1 {
+            self.mended(What::Map, place, "the target of a symbolic link fills one block");
+        }
+        self.claim_map(slot, &map, found.clusters(), (whole > 1).then_some(1));
+        let clusters = self.map_clusters(&map) + found.clusters();
+        self.set_block_count(slot, clusters);
+        let target = self.block(map.extents[0].physical)?;
+        Ok(self.fit_target(slot, &target[..target.len() - 1]))
+    }
+
+    /// Whether a link that should lie in a block has its target inside.
+    fn holds_target(&self, slot: &Slot) -> Result<bool, Error> {
+        let block = slot.block();
+        let len = block.iter().position(|byte| *byte == 0).unwrap_or(block.len());
+        let is_text = len > 4 && block[..len].iter().all(|byte| (0x20..0x7f).contains(byte));
+        Ok(is_text && self.read_map(slot)?.extents.is_empty())
+    }
+
+    /// Makes the size the length of the target; false if that is nothing.
+    fn fit_target(&mut self, slot: &mut Slot, target: &[u8]) -> bool {
+        let (place, size) = (Place::Inode(slot.nr), slot.view().size());
+        let len = u64_of(target.iter().position(|byte| *byte == 0).unwrap_or(target.len()));
+        if slot.has(InodeFlags::ENCRYPT) || (len == size && len > 0) {
+            return true;
+        }
+        if len == 0 {
+            self.lost(What::Inode, place, "a symbolic link without a target: cleared");
+            return false;
+        }
+        self.mended(What::Inode, place, format!("its size was {size}, its target has {len} bytes"));
+        slot.set_size(len);
+        true
+    }
+}
