@@ -80,6 +80,20 @@ pub struct Recovery {
 /// If reading fails, the superblock is broken or uses unknown features, a transaction is damaged (the error
 /// names it and the log block), or a copy belongs to a block that the volume does not have.
 pub fn read(device: &dyn Device, map: &LogMap, volume: Blocks) -> Result<Recovery, RecoveryError> {
+    read_before(device, map, volume, None)
+}
+
+/// Like [`read`], but as if the log ended before transaction `end`: for what is left of a log of which that
+/// transaction is damaged. Fast commits, which come after all transactions, are left out then.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_before(
+    device: &dyn Device,
+    map: &LogMap,
+    volume: Blocks,
+    end: Option<TxnId>,
+) -> Result<Recovery, RecoveryError> {
     let reader = LogReader::new(device, map);
     let superblock = reader.superblock()?;
     let head = superblock.head().unwrap_or(superblock.first());
@@ -92,9 +106,10 @@ pub fn read(device: &dyn Device, map: &LogMap, volume: Blocks) -> Result<Recover
         superblock,
     };
     let Some(start) = clean.superblock.start() else { return Ok(clean) };
-    let scanned = scan::scan(&reader, &clean.superblock, start)?;
+    let scanned = scan::scan(&reader, &clean.superblock, start, end)?;
     let blocks = replay::newest_copies(&reader, &clean.superblock, &scanned, volume)?;
-    let fast_commits = read_fast_commits(&reader, &clean.superblock, scanned.end)?;
+    let fast_commits =
+        if end.is_some() { Vec::new() } else { read_fast_commits(&reader, &clean.superblock, scanned.end)? };
     Ok(Recovery { blocks, end: scanned.end, head: scanned.head, fast_commits, ..clean })
 }
 

@@ -218,6 +218,38 @@ impl Work<'_> {
         clusters
     }
 
+    /// The value of `system.data` of an inode.
+    pub(crate) fn inline_tail(&self, slot: &Slot) -> Option<Vec<u8>> {
+        let mut copy = slot.clone();
+        let area = copy.attribute_area();
+        let area = Area::in_inode(area, Place::Inode(slot.nr)).ok().flatten()?;
+        area.entries().find_map(|entry| match entry.value {
+            ValueRef::Inline(value) if entry.index == Index::SYSTEM && entry.suffix == b"data" => {
+                Some(value.to_vec())
+            }
+            _ => None,
+        })
+    }
+
+    /// The encryption policy of an inode: its context without the nonce at the end.
+    pub(crate) fn policy(&self, slot: &Slot) -> Option<Vec<u8>> {
+        let find = |area: Area<'_>| {
+            let mut entries = area.entries();
+            let entry = entries.find(|entry| entry.index == Index::ENCRYPTION && entry.suffix == b"c")?;
+            match entry.value {
+                ValueRef::Inline(value) => Some(value[..value.len().saturating_sub(16)].to_vec()),
+                ValueRef::Inode { .. } => None,
+            }
+        };
+        let mut copy = slot.clone();
+        let inside = Area::in_inode(copy.attribute_area(), Place::Inode(slot.nr)).ok().flatten();
+        inside.and_then(find).or_else(|| {
+            let nr = BlockNr::new(slot.view().file_acl());
+            let bytes = self.block(nr).ok().filter(|_| self.holds(nr.get()))?;
+            Area::in_block(&bytes, Place::Block(nr)).ok().and_then(find)
+        })
+    }
+
     /// Clusters counted to an inode beside its map.
     pub(crate) fn extra_clusters(&self, slot: &Slot) -> Result<u64, Error> {
         let mut copy = slot.clone();

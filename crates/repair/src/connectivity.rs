@@ -28,10 +28,8 @@ impl Work<'_> {
         if lost.is_empty() {
             return Ok(());
         }
-        let Some(home) = self.lost_found()? else {
-            self.lost(What::Tree, Place::Volume, "no space for lost+found: what has no name stays without");
-            return Ok(());
-        };
+        let home = self.lost_found()?.unwrap_or(InodeNr::ROOT);
+        let folder = if home == InodeNr::ROOT { "/" } else { "lost+found/" };
         let Some(mut slot) = self.slot(home)? else { return Ok(()) };
         let mut entries = self.read_directory(&slot)?.entries;
         let mut names: BTreeSet<Vec<u8>> = entries.iter().map(|entry| entry.name.clone()).collect();
@@ -47,7 +45,7 @@ impl Work<'_> {
                 info.parent = home.get();
             }
             let shown = String::from_utf8_lossy(&name).into_owned();
-            self.lost(What::Tree, Place::Inode(InodeNr::new(nr)), format!("it has no name: lost+found/{shown}"));
+            self.lost(What::Tree, Place::Inode(InodeNr::new(nr)), format!("it has no name: {folder}{shown}"));
             entries.push(Stored { name, inode: nr, file_type: self.type_code(Some(kind)) });
             if kind == Kind::Directory
                 && let Some(child) = self.slot(InodeNr::new(nr))?

@@ -158,6 +158,14 @@ impl Work<'_> {
                 entry.name.iter_mut().filter(|byte| matches!(**byte, 0 | b'/')).for_each(|byte| *byte = b'.');
                 changes.mended.push(format!("\"{shown}\" is no name: \"{}\"", entry.name.escape_ascii()));
             }
+            if self.is_malformed(slot, &entry.name) {
+                entry.name = entry.name.utf8_chunks().fold(Vec::new(), |mut name, chunk| {
+                    name.extend(chunk.valid().as_bytes());
+                    name.extend(chunk.invalid().first().map(|_| b'.'));
+                    name
+                });
+                changes.mended.push(format!("\"{shown}\" is not of the encoding: replaced"));
+            }
             let kind = self.inodes.get(&entry.inode).map(|info| info.kind);
             if kind == Some(Kind::Directory) && !children.insert(entry.inode) {
                 changes.lost.push(format!("\"{shown}\" is a second name of directory {}: removed", entry.inode));
@@ -204,11 +212,16 @@ impl Work<'_> {
             return Some(format!("is a second name of directory {}", entry.inode));
         }
         let can_be = matches!(info.kind, Kind::File | Kind::Directory | Kind::Symlink);
-        let sealed = || {
-            let slot = self.slot(InodeNr::new(entry.inode)).ok().flatten();
-            slot.is_some_and(|slot| slot.has(InodeFlags::ENCRYPT))
-        };
-        (encrypted && can_be && !sealed()).then(|| format!("leads to inode {}, not encrypted", entry.inode))
+        if !encrypted || !can_be {
+            return None;
+        }
+        let slot = self.slot(InodeNr::new(entry.inode)).ok().flatten()?;
+        let own = self.slot(own).ok().flatten()?;
+        if !slot.has(InodeFlags::ENCRYPT) {
+            return Some(format!("leads to inode {}, not encrypted", entry.inode));
+        }
+        (self.policy(&slot) != self.policy(&own))
+            .then(|| format!("leads to inode {}, of another policy", entry.inode))
     }
 
     /// What two names have in common that can't both be there.
@@ -216,6 +229,13 @@ impl Work<'_> {
         let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
         let folded = if folds { casefold::fold(name) } else { None };
         folded.unwrap_or_else(|| name.to_vec())
+    }
+
+    /// Whether a directory takes only names of the encoding, and this is none.
+    fn is_malformed(&self, slot: &Slot, name: &[u8]) -> bool {
+        let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
+        let folding = if folds { Folding::of(&self.sb).ok().flatten() } else { None };
+        folding.is_some_and(|folding| folding.strict) && casefold::fold(name).is_none()
     }
 
     /// A name that is not there yet, made of one that is.

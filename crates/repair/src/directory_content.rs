@@ -9,9 +9,7 @@ use crate::report::Error;
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::{Record, records};
-use hectare_ext4::error::Place;
 use hectare_ext4::inode::InodeFlags;
-use hectare_ext4::xattr::{Area, Index, ValueRef};
 use hectare_units::{BlockNr, InodeNr};
 
 /// Bytes before a record's name.
@@ -162,20 +160,7 @@ impl Work<'_> {
     /// A directory inside its inode.
     fn read_inline(&self, slot: &Slot) -> Content {
         let mut content = Content::default();
-        let mut copy = slot.clone();
-        let area = copy.attribute_area().to_vec();
-        let tail = match Area::in_inode(&area, Place::Inode(slot.nr)) {
-            Ok(Some(area)) => area
-                .entries()
-                .find_map(|entry| match entry.value {
-                    ValueRef::Inline(value) if entry.index == Index::SYSTEM && entry.suffix == b"data" => {
-                        Some(value.to_vec())
-                    }
-                    _ => None,
-                })
-                .unwrap_or_default(),
-            _ => Vec::new(),
-        };
+        let tail = self.inline_tail(slot).unwrap_or_default();
         let head = slot.block();
         let encrypted = slot.has(InodeFlags::ENCRYPT);
         content.dot = slot.nr.get();
@@ -203,6 +188,9 @@ impl Work<'_> {
         }
         if InodeNr::from_disk(content.dot_dot).is_none() {
             content.blame("its parent is inode 0");
+        }
+        if slot.view().size() != hectare_units::u64_of(60 + tail.len()) {
+            content.blame("its size is not that of its records");
         }
         content
     }

@@ -5,7 +5,7 @@
 //! something else that was written over the table, and cleared.
 
 use crate::attributes::Found;
-use crate::maps::Map;
+use crate::maps::{Map, numbers};
 use crate::report::Error;
 use crate::slot::Slot;
 use crate::work::{Info, Work};
@@ -206,7 +206,10 @@ impl Work<'_> {
             let mode = slot.view().mode() & 0o7777 | Kind::Directory.mode_bits();
             slot.raw().i_mode = mode.into();
         }
-        if let Some(kind) = slot.kind() {
+        let has_content = |kind| matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
+        if let Some(kind) = slot.kind()
+            && (has_content(kind) || slot.view().size() == 0 || !self.looks_like_directory(slot)?)
+        {
             return Ok(kind);
         }
         let kind = if self.looks_like_directory(slot)? { Kind::Directory } else { Kind::File };
@@ -220,13 +223,32 @@ impl Work<'_> {
     /// Whether its first block begins as that of a directory does.
     fn looks_like_directory(&self, slot: &Slot) -> Result<bool, Error> {
         if slot.has(InodeFlags::INLINE_DATA) {
-            return Ok(false);
+            return Ok(self.looks_like_inline_directory(slot));
         }
         let map = self.read_map(slot)?;
         let Some(first) = map.extents.first().filter(|extent| extent.logical.get() == 0) else { return Ok(false) };
         let block = self.block(first.physical)?;
         let dot = records(&block, block.len()).next();
         Ok(matches!(dot, Some(Ok(record)) if record.name == b"." && record.inode == slot.nr.get()))
+    }
+
+    /// Whether what lies in it is the number of a parent, and records that fill the rest.
+    fn looks_like_inline_directory(&self, slot: &Slot) -> bool {
+        let block = slot.block();
+        let parent = block.first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
+        let known = |nr: u32| (1..=self.geometry().inodes_count()).contains(&nr);
+        let all = records(&block[4..], 56).all(|record| record.is_ok_and(|r| r.inode == 0 || known(r.inode)));
+        known(parent) && parent != 1 && all
+    }
+
+    /// Whether an inode without the attribute of content inside names blocks of the volume, and nothing else.
+    fn looks_like_block_map(&self, slot: &Slot) -> bool {
+        let mut named = 0;
+        let can_be = numbers(&slot.block()).all(|number| {
+            named += u32::from(number != 0);
+            number == 0 || self.holds(u64::from(number))
+        });
+        can_be && named > 0 && slot.view().size() > 60 && self.inline_tail(slot).is_none()
     }
 
     fn mend_flags(&mut self, slot: &mut Slot, kind: Kind) {
@@ -239,6 +261,10 @@ impl Work<'_> {
         }
         let root = slot.block();
         let has_root = root.first_chunk().map(|two| u16::from_le_bytes(*two)) == Some(MAGIC);
+        if slot.has(InodeFlags::INLINE_DATA) && !has_root && self.looks_like_block_map(slot) {
+            self.mended(What::Inode, place, "its data were said to be inside, but it is a block map");
+            slot.set_flag(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS, false);
+        }
         if slot.has(InodeFlags::INLINE_DATA) {
             if slot.has(InodeFlags::EXTENTS) && has_root || !features.incompat.contains(Incompat::INLINE_DATA) {
                 self.mended(What::Inode, place, "its data were said to be inside, and are not");
@@ -311,6 +337,12 @@ impl Work<'_> {
         if large && !self.sb.features().ro_compat.contains(RoCompat::LARGE_FILE) {
             self.mended(What::Superblock, Place::Volume, "a file is larger than 2 GiB: large_file is set");
             self.edit_superblock(|raw| {
+                if raw.s_rev_level.get() == 0 {
+                    // Only revision 1 has features; what else it adds are the values that 0 implies.
+                    raw.s_rev_level = 1.into();
+                    raw.s_first_ino = 11.into();
+                    raw.s_inode_size = 128.into();
+                }
                 let bits = raw.s_feature_ro_compat.get() | RoCompat::LARGE_FILE.bits();
                 raw.s_feature_ro_compat = bits.into();
             });

@@ -10,14 +10,16 @@ use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
+use hectare_engine::{OpenOptions, Volume};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_journal::format::JournalSuperblock;
-use hectare_journal::recovery::{self, LogMap, LogRun, Recovery};
-use hectare_units::{Blocks, Bytes, InodeNr, index_of, low32};
+use hectare_journal::recovery::{self, LogMap, LogRun, Recovery, RecoveryError};
+use hectare_units::{Blocks, Bytes, InodeNr, TxnId, index_of, low32};
+use std::sync::Arc;
 use zerocopy::little_endian::U32;
 
 /// The fewest blocks of a journal.
@@ -44,7 +46,12 @@ impl Work<'_> {
         self.groups.clear();
         self.mends = before;
         match replayed? {
-            Ok(recovery) => self.finish_replay(&recovery)?,
+            Ok((recovery, text)) => {
+                self.finish_replay(&recovery)?;
+                if let Some(text) = text {
+                    self.lost(What::Journal, Place::Volume, format!("{text}: what follows is given up"));
+                }
+            }
             Err(reason) => {
                 let text = format!("its journal can't be replayed and is given up: {reason}");
                 self.lost(What::Journal, Place::Volume, text);
@@ -55,7 +62,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn replay(&self, nr: InodeNr) -> Result<Result<Recovery, String>, Error> {
+    fn replay(&self, nr: InodeNr) -> Result<Result<(Recovery, Option<String>), String>, Error> {
         let Some(slot) = self.slot(nr)?.filter(|slot| slot.kind() == Some(Kind::File)) else {
             return Ok(Err(format!("inode {nr} is no file")));
         };
@@ -72,23 +79,44 @@ impl Work<'_> {
         let geometry = self.geometry();
         let recovery = LogMap::internal(geometry.block_size, runs, self.device.len())
             .map_err(|corrupt| corrupt.to_string())
-            .and_then(|map| {
-                recovery::read(self.device, &map, geometry.blocks_count).map_err(|error| error.to_string())
-            });
-        Ok(recovery.and_then(|recovery| {
-            recovery.apply(self.device, self.device).map_err(|error| error.to_string())?;
-            Ok(recovery)
+            .and_then(|map| self.read_log(&map));
+        Ok(recovery.and_then(|(recovery, text)| {
+            if recovery.fast_commits().is_empty() || !self.replay_whole() {
+                recovery.apply(&**self.device, &**self.device).map_err(|error| error.to_string())?;
+                let clean = self.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock());
+                clean.map_err(|error| error.to_string())?;
+            }
+            Ok((recovery, text))
         }))
     }
 
-    /// What the log held is in its place: the log is marked as clean, and the superblock read again.
-    fn finish_replay(&mut self, recovery: &Recovery) -> Result<(), Error> {
-        self.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
-        self.mended(What::Journal, Place::Volume, format!("replayed: {} blocks", recovery.blocks().len()));
-        if !recovery.fast_commits().is_empty() {
-            let count = recovery.fast_commits().len();
-            self.lost(What::Journal, Place::Volume, format!("{count} fast commits were not replayed"));
+    /// Reads the log; one with a damaged transaction up to that, which is named.
+    fn read_log(&self, map: &LogMap) -> Result<(Recovery, Option<String>), String> {
+        let (mut end, mut text) = (None, None);
+        loop {
+            match recovery::read_before(&**self.device, map, self.geometry().blocks_count, end) {
+                Ok(recovery) => return Ok((recovery, text)),
+                Err(
+                    ref error @ (RecoveryError::Damaged { txn, .. } | RecoveryError::Target { txn, .. }),
+                ) if end.is_none_or(|end: TxnId| end.is_after(txn)) => {
+                    text.get_or_insert_with(|| error.to_string());
+                    end = Some(txn);
+                }
+                Err(error) => return Err(error.to_string()),
+            }
         }
+    }
+
+    /// Lets the engine replay everything, as fast commits need a volume in use; false if it can't, and then
+    /// nothing that matters was changed.
+    fn replay_whole(&self) -> bool {
+        let device = Arc::clone(self.device) as Arc<dyn Device>;
+        Volume::open(device, OpenOptions::default()).is_ok_and(|volume| volume.close().is_ok())
+    }
+
+    /// What the log held is in its place: the superblock is read again.
+    fn finish_replay(&mut self, recovery: &Recovery) -> Result<(), Error> {
+        self.mended(What::Journal, Place::Volume, format!("replayed: {} blocks", recovery.blocks().len()));
         let mut bytes = [0; SIZE];
         self.device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
         if let Ok(sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX))

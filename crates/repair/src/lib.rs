@@ -54,10 +54,12 @@ pub use report::{Error, Mend, Options, Repaired};
 pub use undo::{UndoError, undo, write_out};
 pub use work::Overlay;
 
+use std::sync::Arc;
+
 /// Makes the volume on an overlay sound, without touching the device below.
 ///
 /// # Errors
 /// [`Error`] names what can't be mended; what the overlay holds is of no use then.
-pub fn repair(device: &Overlay, options: &Options) -> Result<Repaired, Error> {
+pub fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaired, Error> {
     round::repair(device, options)
 }

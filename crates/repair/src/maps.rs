@@ -18,8 +18,8 @@ use zerocopy::FromBytes;
 /// Bytes of a node's header and of an entry.
 const HEADER: usize = 12;
 const ENTRY: usize = 12;
-/// The most levels of an extent tree.
-const DEPTH_MAX: u16 = 5;
+/// Levels of a tree that are read; the format allows 5, and more can still be made fewer.
+const DEPTH_MAX: u16 = 16;
 /// Numbers of data blocks in an indirect map's root.
 const DIRECT: u32 = 12;
 
@@ -109,6 +109,9 @@ impl Walk<'_> {
         if depth > DEPTH_MAX {
             self.map.blame(true, format!("its extent tree claims {depth} levels"));
             return Ok(());
+        }
+        if depth > extent::DEPTH_MAX {
+            self.map.blame(false, format!("its extent tree has {depth} levels"));
         }
         if header.eh_magic.get() != raw::MAGIC && header.eh_max.get() != 4 {
             return Ok(());

@@ -3,12 +3,13 @@
 use crate::report::{Error, Options, Repaired};
 use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
+use std::sync::Arc;
 
 /// Problems that a check keeps: what a round is told to look at.
 const PROBLEMS_MAX: usize = 1 << 20;
 
 /// Mends until the check finds nothing.
-pub(crate) fn repair(device: &Overlay, options: &Options) -> Result<Repaired, Error> {
+pub(crate) fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaired, Error> {
     let mut done = Repaired::default();
     let mut report = match check(device) {
         Ok(report) if report.is_clean() && report.notes.is_empty() => {
@@ -40,12 +41,12 @@ pub(crate) fn repair(device: &Overlay, options: &Options) -> Result<Repaired, Er
     }
 }
 
-fn check(device: &Overlay) -> Result<Report, hectare_check::Error> {
-    hectare_check::check(device, &CheckOptions { problems_max: PROBLEMS_MAX, ..CheckOptions::default() })
+fn check(device: &Arc<Overlay>) -> Result<Report, hectare_check::Error> {
+    hectare_check::check(&**device, &CheckOptions { problems_max: PROBLEMS_MAX, ..CheckOptions::default() })
 }
 
 /// Goes through the volume once.
-fn round(device: &Overlay, options: &Options, report: &Report) -> Result<Vec<crate::Mend>, Error> {
+fn round(device: &Arc<Overlay>, options: &Options, report: &Report) -> Result<Vec<crate::Mend>, Error> {
     let suspects = Suspects::of(report);
     let (sb, mends) = crate::superblock::find(device)?;
     let mut work = Work::new(device, sb, *options, suspects, mends)?;

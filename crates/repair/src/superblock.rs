@@ -145,10 +145,11 @@ fn usable(device: &Overlay, at: u64) -> Result<Option<SuperBlock>, Error> {
     let bytes = read(device, Bytes::new(at))?;
     let Ok(sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) else { return Ok(None) };
     let geometry = sb.geometry();
-    let group = GroupNr::new(u32::from(sb.raw().s_block_group_nr.get()));
-    let lies_there = group.get() > 0
-        && group.get() < geometry.groups()
-        && geometry.super_block(group).offset(geometry.block_size).get() == at;
+    let block = geometry.block_size.block_at(Bytes::new(at));
+    let lies_there = geometry.group_of(block).is_some_and(|group| {
+        let there = geometry.super_block(group).offset(geometry.block_size).get() == at;
+        group.get() > 0 && there && geometry.has_super(group)
+    });
     Ok(lies_there.then_some(sb))
 }
 

@@ -6,7 +6,8 @@ use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;
-use hectare_ext4::inode::InodeFlags;
+use hectare_ext4::inline;
+use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_units::u64_of;
 
 impl Work<'_> {
@@ -14,15 +15,15 @@ impl Work<'_> {
     pub(crate) fn mend_symlink(&mut self, slot: &mut Slot, found: &Found) -> Result<bool, Error> {
         let place = Place::Inode(slot.nr);
         if slot.has(InodeFlags::INLINE_DATA) {
-            self.mend_inline_size(slot, found);
             self.set_block_count(slot, found.clusters());
-            return Ok(slot.view().size() > 0);
+            return Ok(self.mend_inline_target(slot));
         }
         if slot.is_fast_symlink() || self.holds_target(slot)? {
             slot.set_flag(InodeFlags::EXTENTS, false);
             self.set_block_count(slot, found.clusters());
+            slot.raw().i_block[59] = 0;
             let target = slot.block();
-            return Ok(self.fit_target(slot, &target[..59]));
+            return Ok(self.fit_target(slot, &target));
         }
         let mut map = self.read_map(slot)?;
         let whole = map.end();
@@ -38,8 +39,44 @@ impl Work<'_> {
         self.claim_map(slot, &map, found.clusters(), (whole > 1).then_some(1));
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
-        let target = self.block(map.extents[0].physical)?;
-        Ok(self.fit_target(slot, &target[..target.len() - 1]))
+        let mut target = self.block(map.extents[0].physical)?;
+        if let Some(last) = target.last_mut()
+            && *last != 0
+            && !slot.has(InodeFlags::ENCRYPT)
+        {
+            self.lost(What::Inode, place, "its target has no end: the last byte is cut off");
+            *last = 0;
+            self.put_block(map.extents[0].physical, &target)?;
+        }
+        Ok(self.fit_target(slot, &target))
+    }
+
+    /// A target inside the inode and its attribute fills both; a short one needs no attribute.
+    fn mend_inline_target(&mut self, slot: &mut Slot) -> bool {
+        let place = Place::Inode(slot.nr);
+        let tail = self.inline_tail(slot).unwrap_or_default();
+        if slot.view().size() == u64_of(60 + tail.len()) {
+            return true;
+        }
+        let mut target = [&slot.block()[..], &tail].concat();
+        target.truncate(target.iter().position(|byte| *byte == 0).unwrap_or(target.len()));
+        let Ok(mut inode) = Inode::parse_unsealed(&slot.bytes, slot.nr, &self.sb) else { return false };
+        if target.is_empty() {
+            self.lost(What::Inode, place, "a symbolic link without a target: cleared");
+            return false;
+        }
+        self.mended(What::Inode, place, format!("its target has {} bytes", target.len()));
+        if target.len() < 60 {
+            if inline::clear(&mut inode, place).is_err() {
+                return false;
+            }
+            inode.block[..target.len()].copy_from_slice(&target);
+            inode.size = u64_of(target.len());
+        } else if !inline::store(&mut inode, &target, place).is_ok_and(|fits| fits) {
+            return false;
+        }
+        inode.render(&mut slot.bytes, slot.nr, &self.sb);
+        true
     }
 
     /// Whether a link that should lie in a block has its target inside.

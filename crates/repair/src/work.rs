@@ -70,7 +70,7 @@ pub(crate) struct Info {
 
 /// A round.
 pub(crate) struct Work<'a> {
-    pub(crate) device: &'a Overlay,
+    pub(crate) device: &'a Arc<Overlay>,
     pub(crate) sb: SuperBlock,
     pub(crate) options: Options,
     pub(crate) suspects: Suspects,
@@ -95,7 +95,7 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub(crate) fn new(
-        device: &'a Overlay,
+        device: &'a Arc<Overlay>,
         sb: SuperBlock,
         options: Options,
         suspects: Suspects,

@@ -64,7 +64,7 @@ impl Survey {
     /// The content up to 64 MiB; holes cost time.
     fn read(&mut self, volume: &Volume, nr: InodeNr, size: u64, hasher: &mut DefaultHasher) {
         size.hash(hasher);
-        let Ok(file) = volume.open_file(nr) else {
+        let Ok(file) = volume.open_inode(nr) else {
             self.errors += 1;
             return;
         };
