@@ -303,7 +303,8 @@ impl Scan<'_> {
             );
         }
         let policy = self.inodes.get(directory.nr.get()).map_or(0, |info| info.policy);
-        if encrypted && can_be && info.encrypted && info.policy != policy {
+        let differs = info.policy != policy && info.policy != 0 && policy != 0;
+        if encrypted && can_be && info.encrypted && differs {
             let reason = format!("\"{shown}\" leads to inode {}, of another policy", record.inode);
             self.tell(What::Directory, place, reason);
         }

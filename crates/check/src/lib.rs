@@ -47,6 +47,7 @@ mod symlink;
 pub use bits::{Bits, count_ones};
 pub use raw_inode::RawInode;
 pub use records::{Record, records};
+pub use symlink::encrypted_len;
 pub use report::{Counts, Error, Options, Problem, Report, What};
 
 use hectare_device::Device;

@@ -231,14 +231,16 @@ impl Work<'_> {
         })
     }
 
-    /// The encryption policy of an inode: its context without the nonce at the end.
+    /// The encryption policy of an inode: its context without the nonce at the end; `None` of unknown ones.
     pub(crate) fn policy(&self, slot: &Slot) -> Option<Vec<u8>> {
         let find = |area: Area<'_>| {
             let mut entries = area.entries();
             let entry = entries.find(|entry| entry.index == Index::ENCRYPTION && entry.suffix == b"c")?;
             match entry.value {
-                ValueRef::Inline(value) => Some(value[..value.len().saturating_sub(16)].to_vec()),
-                ValueRef::Inode { .. } => None,
+                ValueRef::Inline(value) if matches!(value.first(), Some(1 | 2)) => {
+                    Some(value[..value.len().saturating_sub(16)].to_vec())
+                }
+                _ => None,
             }
         };
         let mut copy = slot.clone();
@@ -430,7 +432,10 @@ fn context(area: &Area<'_>) -> Option<bool> {
     let mut entries = area.entries();
     let entry = entries.find(|entry| entry.index == Index::ENCRYPTION && entry.suffix == b"c")?;
     Some(match entry.value {
-        ValueRef::Inline(value) => matches!((value.first(), value.len()), (Some(1), 28) | (Some(2), 40)),
+        ValueRef::Inline(value) if matches!(value.first(), Some(1 | 2)) => {
+            matches!((value[0], value.len()), (1, 28) | (2, 40))
+        }
+        ValueRef::Inline(value) => !value.is_empty(),
         ValueRef::Inode { .. } => false,
     })
 }

@@ -220,7 +220,8 @@ impl Work<'_> {
         if !slot.has(InodeFlags::ENCRYPT) {
             return Some(format!("leads to inode {}, not encrypted", entry.inode));
         }
-        (self.policy(&slot) != self.policy(&own))
+        let policies = self.policy(&slot).zip(self.policy(&own));
+        policies.is_some_and(|(one, other)| one != other)
             .then(|| format!("leads to inode {}, of another policy", entry.inode))
     }
 

@@ -17,8 +17,8 @@ use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_journal::format::JournalSuperblock;
-use hectare_journal::recovery::{self, LogMap, LogRun, Recovery, RecoveryError};
-use hectare_units::{Blocks, Bytes, InodeNr, TxnId, index_of, low32};
+use hectare_journal::recovery::{self, Damaged, LogMap, LogRun, Recovery, RecoveryError};
+use hectare_units::{Blocks, Bytes, InodeNr, index_of, low32};
 use std::sync::Arc;
 use zerocopy::little_endian::U32;
 
@@ -49,7 +49,7 @@ impl Work<'_> {
             Ok((recovery, text)) => {
                 self.finish_replay(&recovery)?;
                 if let Some(text) = text {
-                    self.lost(What::Journal, Place::Volume, format!("{text}: what follows is given up"));
+                    self.lost(What::Journal, Place::Volume, format!("{text}: that is given up"));
                 }
             }
             Err(reason) => {
@@ -90,19 +90,23 @@ impl Work<'_> {
         }))
     }
 
-    /// Reads the log; one with a damaged transaction up to that, which is named.
+    /// Reads the log; of a damaged one what is left, and what is wrong with it.
     fn read_log(&self, map: &LogMap) -> Result<(Recovery, Option<String>), String> {
-        let (mut end, mut text) = (None, None);
+        let blocks = self.geometry().blocks_count;
+        let error = match recovery::read(&**self.device, map, blocks) {
+            Ok(recovery) => return Ok((recovery, None)),
+            Err(error) => error,
+        };
+        let mut damaged = Damaged::default();
         loop {
-            match recovery::read_before(&**self.device, map, self.geometry().blocks_count, end) {
-                Ok(recovery) => return Ok((recovery, text)),
-                Err(
-                    ref error @ (RecoveryError::Damaged { txn, .. } | RecoveryError::Target { txn, .. }),
-                ) if end.is_none_or(|end: TxnId| end.is_after(txn)) => {
-                    text.get_or_insert_with(|| error.to_string());
-                    end = Some(txn);
+            match recovery::read_damaged(&**self.device, map, blocks, damaged) {
+                Ok(recovery) => return Ok((recovery, Some(error.to_string()))),
+                Err(RecoveryError::Damaged { txn, .. })
+                    if damaged.end.is_none_or(|end| end.is_after(txn)) =>
+                {
+                    damaged.end = Some(txn);
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(_) => return Err(error.to_string()),
             }
         }
     }

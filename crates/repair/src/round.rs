@@ -58,6 +58,7 @@ fn round(device: &Arc<Overlay>, options: &Options, report: &Report) -> Result<Ve
     work.mend_inodes()?;
     work.finish_values()?;
     work.resolve_claims()?;
+    work.write_long_links()?;
     work.mend_reserved()?;
     work.mend_directories()?;
     work.connect()?;

@@ -1,10 +1,11 @@
 //! Symbolic links: the size is made that of the target.
 
 use crate::attributes::Found;
+use crate::maps::Map;
 use crate::report::Error;
 use crate::slot::Slot;
 use crate::work::Work;
-use hectare_check::What;
+use hectare_check::{What, encrypted_len};
 use hectare_ext4::error::Place;
 use hectare_ext4::inline;
 use hectare_ext4::inode::{Inode, InodeFlags};
@@ -21,7 +22,9 @@ impl Work<'_> {
         if slot.is_fast_symlink() || self.holds_target(slot)? {
             slot.set_flag(InodeFlags::EXTENTS, false);
             self.set_block_count(slot, found.clusters());
-            slot.raw().i_block[59] = 0;
+            if !slot.has(InodeFlags::ENCRYPT) {
+                slot.raw().i_block[59] = 0;
+            }
             let target = slot.block();
             return Ok(self.fit_target(slot, &target));
         }
@@ -55,7 +58,8 @@ impl Work<'_> {
     fn mend_inline_target(&mut self, slot: &mut Slot) -> bool {
         let place = Place::Inode(slot.nr);
         let tail = self.inline_tail(slot).unwrap_or_default();
-        if slot.view().size() == u64_of(60 + tail.len()) {
+        let shared = slot.view().file_acl() != 0;
+        if slot.view().size() == u64_of(60 + tail.len()) && !shared {
             return true;
         }
         let mut target = [&slot.block()[..], &tail].concat();
@@ -66,6 +70,12 @@ impl Work<'_> {
             return false;
         }
         self.mended(What::Inode, place, format!("its target has {} bytes", target.len()));
+        if shared && target.len() >= 60 {
+            // e2fsck does not count the attribute blocks of links whose target is inside.
+            self.long_links.push((slot.nr, target));
+            slot.set_flag(InodeFlags::INLINE_DATA, false);
+            return true;
+        }
         if target.len() < 60 {
             if inline::clear(&mut inode, place).is_err() {
                 return false;
@@ -79,6 +89,32 @@ impl Work<'_> {
         true
     }
 
+    /// Writes the targets that no longer lie inside their inodes.
+    pub(crate) fn write_long_links(&mut self) -> Result<(), Error> {
+        for (nr, target) in std::mem::take(&mut self.long_links) {
+            let Some(mut slot) = self.slot(nr)? else { continue };
+            if let Ok(mut inode) = Inode::parse_unsealed(&slot.bytes, nr, &self.sb)
+                && inline::clear(&mut inode, Place::Inode(nr)).is_ok()
+            {
+                inode.render(&mut slot.bytes, nr, &self.sb);
+            }
+            let extra = self.extra_clusters(&slot)?;
+            let mut map = Map::default();
+            if !self.allot(&mut slot, &mut map, 1)? {
+                self.lost(What::Inode, Place::Inode(nr), "no space for its target");
+                continue;
+            }
+            let mut block = target.clone();
+            block.resize(self.geometry().block_size.len(), 0);
+            self.put_block(map.extents[0].physical, &block)?;
+            slot.set_size(u64_of(target.len()));
+            let clusters = self.map_clusters(&map) + extra;
+            self.set_block_count(&mut slot, clusters);
+            self.put_slot(&mut slot)?;
+        }
+        Ok(())
+    }
+
     /// Whether a link that should lie in a block has its target inside.
     fn holds_target(&self, slot: &Slot) -> Result<bool, Error> {
         let block = slot.block();
@@ -90,8 +126,11 @@ impl Work<'_> {
     /// Makes the size the length of the target; false if that is nothing.
     fn fit_target(&mut self, slot: &mut Slot, target: &[u8]) -> bool {
         let (place, size) = (Place::Inode(slot.nr), slot.view().size());
-        let len = u64_of(target.iter().position(|byte| *byte == 0).unwrap_or(target.len()));
-        if slot.has(InodeFlags::ENCRYPT) || (len == size && len > 0) {
+        let len = match slot.has(InodeFlags::ENCRYPT) {
+            true => encrypted_len(target).unwrap_or(0),
+            false => u64_of(target.iter().position(|byte| *byte == 0).unwrap_or(target.len())),
+        };
+        if len == size && len > 0 {
             return true;
         }
         if len == 0 {

@@ -82,6 +82,8 @@ pub(crate) struct Work<'a> {
     pub(crate) conflicts: BTreeMap<u32, crate::claims::Conflict>,
     pub(crate) attributes: crate::attributes::Shared,
     pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
+    /// Links whose target is to be written to a block.
+    pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
     /// Orphans with a name, to be cut to their size.
     pub(crate) truncated: BTreeSet<u32>,
     /// Whether orphans were deleted, whose values then have no users.
@@ -116,6 +118,7 @@ impl<'a> Work<'a> {
             conflicts: BTreeMap::new(),
             attributes: crate::attributes::Shared::default(),
             tasks: BTreeMap::new(),
+            long_links: Vec::new(),
             truncated: BTreeSet::new(),
             orphans_ended: false,
             mends,
