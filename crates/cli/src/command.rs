@@ -28,6 +28,7 @@ pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod quota;
+pub(crate) mod repair;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
 pub(crate) mod rm;
@@ -37,6 +38,7 @@ pub(crate) mod stats;
 pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
+pub(crate) mod undo;
 pub(crate) mod verity;
 pub(crate) mod xattr;
 
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Verity(verity::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
+    Repair(repair::Arguments),
+    Undo(undo::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Explain(explain::Arguments),
@@ -113,6 +117,8 @@ impl Command {
             Self::Verity(arguments) => verity::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
+            Self::Repair(arguments) => repair::run(&arguments),
+            Self::Undo(arguments) => undo::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod corpus;
+mod random;
 mod survey;
 mod trial;
