@@ -16,6 +16,7 @@
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
 //! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
+//! | `repair` | damages volumes at random and repairs them, beside e2fsck (see [`repair`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -30,6 +31,7 @@ mod fuzz;
 mod killed;
 mod live;
 mod mutate;
+mod repair;
 mod scratch;
 mod setup;
 mod soak;
@@ -41,7 +43,7 @@ mod unicode;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|soak|unicode";
+                     live|mutate|repair|soak|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         ["killed", ref rest @ ..] => killed::run(rest),
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
+        ["repair", ref rest @ ..] => repair::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
         ["unicode", ref rest @ ..] => unicode::run(rest),
         _ => {

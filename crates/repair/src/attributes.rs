@@ -435,7 +435,7 @@ fn context(area: &Area<'_>) -> Option<bool> {
         ValueRef::Inline(value) if matches!(value.first(), Some(1 | 2)) => {
             matches!((value[0], value.len()), (1, 28) | (2, 40))
         }
-        ValueRef::Inline(value) => !value.is_empty(),
+        ValueRef::Inline(value) => !matches!(value.first(), None | Some(0)),
         ValueRef::Inode { .. } => false,
     })
 }

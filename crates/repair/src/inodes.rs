@@ -12,7 +12,7 @@ use crate::work::{Info, Work};
 use hectare_check::{What, records};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::raw::MAGIC;
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_units::{GroupNr, InodeNr, high32, low16, low32};
@@ -259,6 +259,11 @@ impl Work<'_> {
             self.mended(What::Inode, place, "it was marked as indexed, but can have no index");
             slot.set_flag(InodeFlags::INDEX, false);
         }
+        let odd = odd_flags(slot.flags(), kind, &features);
+        if !odd.is_empty() {
+            self.mended(What::Inode, place, format!("its flags {:#x} can't be: cleared", odd.bits()));
+            slot.set_flag(odd, false);
+        }
         let root = slot.block();
         let has_root = root.first_chunk().map(|two| u16::from_le_bytes(*two)) == Some(MAGIC);
         if slot.has(InodeFlags::INLINE_DATA) && !has_root && self.looks_like_block_map(slot) {
@@ -307,6 +312,11 @@ impl Work<'_> {
             map.cut(map.end().min(slot.view().size().div_ceil(1 << bits).max(1)));
         }
         let mut cut = map.loses.then(|| map.end());
+        if let Some(end) = self.accounted_end(slot, &map, found) {
+            self.mended(What::Map, place, "blocks beyond its end, which it does not count: given up");
+            cut = Some(end);
+            map.cut(end);
+        }
         if self.truncated.contains(&slot.nr.get()) {
             let end = slot.view().size().div_ceil(1 << bits);
             cut = (map.end() > end).then_some(end);
@@ -330,6 +340,20 @@ impl Work<'_> {
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
         Ok(true)
+    }
+
+    /// Where a map is to be cut because both size and block count say that it ends there: then an extent is
+    /// longer than it was.
+    fn accounted_end(&self, slot: &Slot, map: &Map, found: &Found) -> Option<u64> {
+        let end = slot.view().size().div_ceil(u64::from(self.geometry().block_size.get()));
+        if map.end() <= end || slot.has(InodeFlags::VERITY) {
+            return None;
+        }
+        let stored = slot.view().stored_blocks(&self.sb);
+        let count = |map: &Map| self.stored_count(slot, self.map_clusters(map) + found.clusters());
+        let mut shorter = Map { extents: map.extents.clone(), nodes: map.nodes.clone(), ..Map::default() };
+        shorter.cut(end);
+        (count(map) != stored && count(&shorter) == stored).then_some(end)
     }
 
     fn note_large_file(&mut self, slot: &Slot) {
@@ -404,12 +428,17 @@ impl Work<'_> {
         }
     }
 
+    /// So many clusters in the unit of an inode's count.
+    fn stored_count(&self, slot: &Slot, clusters: u64) -> u64 {
+        let blocks = clusters << self.geometry().cluster_ratio_shift;
+        let huge = self.sb.features().ro_compat.contains(RoCompat::HUGE_FILE) && slot.has(InodeFlags::HUGE_FILE);
+        if huge { blocks } else { blocks << (self.geometry().block_size.shift() - 9) }
+    }
+
     /// Sets the count of blocks to what was found.
     pub(crate) fn set_block_count(&mut self, slot: &mut Slot, clusters: u64) {
-        let blocks = clusters << self.geometry().cluster_ratio_shift;
         let huge_file = self.sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
-        let huge = huge_file && slot.has(InodeFlags::HUGE_FILE);
-        let count = if huge { blocks } else { blocks << (self.geometry().block_size.shift() - 9) };
+        let count = self.stored_count(slot, clusters);
         let stored = slot.view().stored_blocks(&self.sb);
         if stored == count {
             return;
@@ -421,4 +450,16 @@ impl Work<'_> {
             slot.raw().i_blocks_high = low16(u64::from(high32(count))).into();
         }
     }
+}
+
+/// Flags that an inode of a kind can't have.
+fn odd_flags(flags: InodeFlags, kind: Kind, features: &Features) -> InodeFlags {
+    let mut odd = InodeFlags::empty();
+    if kind != Kind::Directory || !features.incompat.contains(Incompat::CASEFOLD) {
+        odd |= flags & InodeFlags::CASEFOLD;
+    }
+    if !features.compat.contains(Compat::IMAGIC_INODES) {
+        odd |= flags & InodeFlags::IMAGIC;
+    }
+    odd
 }

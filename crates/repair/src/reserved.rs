@@ -25,6 +25,15 @@ const BAD_BLOCKS: InodeNr = InodeNr::new(1);
 const RESIZE: InodeNr = InodeNr::new(7);
 /// The slot of an inode's indirect map that names a table of tables.
 const DOUBLE: usize = 13;
+/// Flags that an inode with a task may have.
+const TASK_FLAGS: InodeFlags = InodeFlags::EXTENTS
+    .union(InodeFlags::HUGE_FILE)
+    .union(InodeFlags::IMMUTABLE)
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::JOURNAL_DATA);
 /// Blocks of a new orphan file.
 const ORPHAN_BLOCKS: usize = 8;
 
@@ -56,7 +65,8 @@ impl Work<'_> {
     /// Reads the inodes with a task, and claims what they hold.
     pub(crate) fn note_tasks(&mut self) -> Result<(), Error> {
         for nr in self.task_numbers() {
-            let Some(slot) = self.slot(InodeNr::new(nr))? else { continue };
+            let Some(mut slot) = self.slot(InodeNr::new(nr))? else { continue };
+            self.bare(&mut slot);
             let mut task = Task { map: self.read_map(&slot)?, slot, sound: false };
             if nr == RESIZE.get() && self.sb.features().compat.contains(Compat::RESIZE_INODE) {
                 task.map = Map::default();
@@ -72,6 +82,18 @@ impl Work<'_> {
             self.tasks.insert(nr, task);
         }
         Ok(())
+    }
+
+    /// Takes from an inode with a task the flags and attributes that none has.
+    fn bare(&mut self, slot: &mut Slot) {
+        let odd = slot.flags() - TASK_FLAGS;
+        if odd.is_empty() && slot.view().file_acl() == 0 {
+            return;
+        }
+        let text = format!("flags {:#x} and attributes that it can't have are cleared", odd.bits());
+        self.mended(What::Inode, Place::Inode(slot.nr), text);
+        slot.set_flag(odd, false);
+        slot.set_acl(0);
     }
 
     /// Claims everything a map holds if all of it is free.
@@ -271,13 +293,12 @@ impl Work<'_> {
         let kept = self.geometry().reserved_gdt_blocks;
         let others = numbers(&slot.block()).enumerate().any(|(i, number)| i != DOUBLE && number != 0);
         let broken = slot.kind() != Some(Kind::File) || others || (kept > 0 && !sound);
-        if !broken && !self.suspects.has(What::ResizeInode) {
-            return self.put_slot(&mut slot);
+        if broken {
+            self.mended(What::ResizeInode, place, "it is made anew");
+            self.fresh_task(&mut slot, 0o600);
+            slot.set_flag(InodeFlags::EXTENTS, false);
+            slot.raw().i_block = [0; 60];
         }
-        self.mended(What::ResizeInode, place, "it is made anew");
-        self.fresh_task(&mut slot, 0o600);
-        slot.set_flag(InodeFlags::EXTENTS, false);
-        slot.raw().i_block = [0; 60];
         let table = match map.nodes.first().copied() {
             Some(table) => Some(table),
             None if kept > 0 => self.take_cluster().map(|cluster| self.geometry().cluster_start(cluster)),
@@ -286,16 +307,17 @@ impl Work<'_> {
         let mut count = 0;
         if let Some(table) = table {
             slot.raw().i_block[DOUBLE * 4..DOUBLE * 4 + 4].copy_from_slice(&low32(table.get()).to_le_bytes());
-            count = 1 + self.write_resize_tables(table)?;
+            count = 1 + self.write_resize_tables(table, place)?;
         }
+        slot.raw().i_dtime = 0.into();
         let per = u64::from(self.geometry().block_size.get() / 4);
         slot.set_size((per * per + per + 12) << self.geometry().block_size.shift());
         self.set_block_count(&mut slot, count);
         self.put_slot(&mut slot)
     }
 
-    /// Writes the tables, and gives how many blocks they name.
-    fn write_resize_tables(&mut self, at: BlockNr) -> Result<u64, Error> {
+    /// Writes the tables where they differ, and gives how many blocks they name.
+    fn write_resize_tables(&mut self, at: BlockNr, place: Place) -> Result<u64, Error> {
         let geometry = self.geometry().clone();
         let per = geometry.block_size.get() / 4;
         let start = geometry.desc_blocks();
@@ -306,7 +328,7 @@ impl Work<'_> {
             .map(|group| u64::from(group.get()) * u64::from(geometry.blocks_per_group()))
             .collect();
         let mut table = vec![0; geometry.block_size.len()];
-        let mut count = 0;
+        let (mut count, mut differs) = (0, false);
         for index in 0..geometry.reserved_gdt_blocks.min(per) {
             let block = first + u64::from(start + index);
             let slot = usize_of((start + index) % per) * 4;
@@ -316,7 +338,11 @@ impl Work<'_> {
                 place.copy_from_slice(&low32(block + backup).to_le_bytes());
             }
             count += 1 + u64_of(backups.len().min(index_of(u64::from(per))));
+            differs |= self.block(BlockNr::new(block))? != copies;
             self.put_block(BlockNr::new(block), &copies)?;
+        }
+        if differs || self.block(at)? != table {
+            self.mended(What::ResizeInode, place, "its tables are written anew");
         }
         self.put_block(at, &table)?;
         Ok(count)

@@ -35,6 +35,7 @@ mod partition;
 mod pretended;
 mod quota;
 mod recipes;
+mod repair;
 mod report;
 mod reproduce;
 mod reproducible;
