@@ -17,16 +17,35 @@ use crate::write_args::{Explain, Looking, Writing};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
 use hectare_units::{GroupNr, InodeNr};
+use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The number of unreadable groups after which a report ends.
 const LEFT_OUT_MAX: usize = 10_000;
 
 /// An image in use.
+#[derive(Clone)]
 pub(crate) struct Image {
     path: PathBuf,
-    volume: Volume,
+    volume: Arc<Volume>,
+    /// Whether a batch holds it open, which closes it.
+    is_batch: bool,
+}
+
+thread_local! {
+    /// The image of the batch that runs.
+    static BATCH: RefCell<Option<Image>> = const { RefCell::new(None) };
+}
+
+/// A batch that runs.
+pub(crate) struct Batch(());
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        BATCH.set(None);
+    }
 }
 
 impl Image {
@@ -37,6 +56,9 @@ impl Image {
 
     /// Likewise; what is read of files that fs-verity seals is verified, if requested.
     pub(crate) fn read_verified(path: &Path, looking: &Looking, verify: bool) -> Outcome<Self> {
+        if let Some(held) = Self::held(verify)? {
+            return Ok(held);
+        }
         let options = OpenOptions { verify, ..looking.options()? };
         let image = Self::open(path, looking.part, looking.hold(), options)?;
         let sb = image.volume.superblock();
@@ -59,6 +81,9 @@ impl Image {
     ) -> Outcome<Self> {
         let mut options = writing.options()?;
         adapt(&mut options);
+        if let Some(held) = Self::held(options.verify)? {
+            return Ok(held);
+        }
         Self::open(path, writing.part, Hold::Everybody, options)
     }
 
@@ -67,7 +92,22 @@ impl Image {
         let device = device(path, part, hold)?;
         let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
         let volume = Volume::open(device, options).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), volume })
+        Ok(Self { path: path.to_owned(), volume: Arc::new(volume), is_batch: false })
+    }
+
+    /// Lets the commands that this thread runs use this image instead of opening one, until the result is dropped.
+    pub(crate) fn hold_for_batch(&self) -> Batch {
+        BATCH.set(Some(Self { is_batch: true, ..self.clone() }));
+        Batch(())
+    }
+
+    /// The image of the batch that runs.
+    fn held(verify: bool) -> Outcome<Option<Self>> {
+        let held = BATCH.with_borrow(Clone::clone);
+        if held.is_some() && verify {
+            return Err(Failure::Usage("--verify is not for batches".to_owned()));
+        }
+        Ok(held)
     }
 
     /// The groups, for a report; unreadable ones are left out. They end early, with a line that says so, when
@@ -117,6 +157,9 @@ impl Image {
 
     /// Closes after a change, whether or not the change succeeded: the first failure counts.
     pub(crate) fn close(self, result: Outcome) -> Outcome {
+        if self.is_batch {
+            return result;
+        }
         let closed = self.volume.close();
         result?;
         closed.map_err(|error| Failure::of(self.name(), error))
@@ -155,7 +198,7 @@ impl Image {
 pub(crate) fn change_each(
     places: &[ImagePath],
     writing: &Writing,
-    change: impl Fn(&Image, &ImagePath) -> Outcome,
+    mut change: impl FnMut(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };

@@ -58,7 +58,8 @@ impl Reporter {
         self.line(&self.explained(error), self.misused)
     }
 
-    fn explained(&self, error: &clap::Error) -> String {
+    /// The line that says what is wrong with a command line.
+    pub(crate) fn explained(&self, error: &clap::Error) -> String {
         let text = error.to_string();
         let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
         let wrong = lines.join(" ");

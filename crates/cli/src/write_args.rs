@@ -106,6 +106,11 @@ impl Explain {
 }
 
 impl Writing {
+    /// How an image is read by a command that would write it, and only looks.
+    pub(crate) fn looking(&self) -> Looking {
+        Looking::of(self.part, self.journal.clone(), false)
+    }
+
     /// The options a volume is opened with.
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
         let (policy, tunables) = (self.policy, self.tuning.tunables()?);

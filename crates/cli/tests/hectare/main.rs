@@ -4,6 +4,7 @@
 
 mod added;
 mod age;
+mod batch;
 mod bench;
 mod bombs;
 mod build_goals;
@@ -24,6 +25,7 @@ mod journal;
 mod killed;
 mod like;
 mod look;
+mod lookup;
 mod make;
 mod make_on_devices;
 mod memory;
@@ -39,6 +41,7 @@ mod repair;
 mod report;
 mod reproduce;
 mod reproducible;
+mod space;
 mod support;
 mod unreadable;
 mod verity;
