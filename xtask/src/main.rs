@@ -18,6 +18,7 @@
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
 //! | `salvage` | counts what comes out of damaged volumes, by us and by others (see [`salvage`]) |
 //! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
+//! | `repair` | damages volumes at random and repairs them, beside e2fsck (see [`repair`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -34,6 +35,7 @@ mod live;
 mod mutate;
 mod salvage;
 mod resize;
+mod repair;
 mod scratch;
 mod setup;
 mod soak;
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
         ["salvage", ref rest @ ..] => salvage::run(rest),
+        ["repair", ref rest @ ..] => repair::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
         ["unicode", ref rest @ ..] => unicode::run(rest),
         _ => {

@@ -281,6 +281,13 @@ impl Scan<'_> {
         folded.map_or(Cow::Borrowed(name), Cow::Owned)
     }
 
+    /// Whether a directory takes only names of the encoding, and this is none.
+    fn is_malformed(&self, directory: &Directory, name: &[u8]) -> bool {
+        let folds = directory.flags.contains(InodeFlags::CASEFOLD) && !directory.is_encrypted();
+        let folding = if folds { Folding::of(&self.volume.sb).ok().flatten() } else { None };
+        folding.is_some_and(|folding| folding.strict) && casefold::fold(name).is_none()
+    }
+
     fn entry(
         &mut self,
         directory: &mut Directory,
@@ -295,6 +302,8 @@ impl Scan<'_> {
             self.tell(What::Directory, place, format!("\"{shown}\" at byte {} is no name", record.at));
         } else if encrypted && record.name.len() < CIPHERTEXT_MIN {
             self.tell(What::Directory, place, format!("\"{shown}\" is too short for an encrypted name"));
+        } else if self.is_malformed(directory, record.name) {
+            self.tell(What::Directory, place, format!("\"{shown}\" is not of the volume's encoding"));
         } else if !names.add(&self.comparable(directory, record.name), hash) {
             self.tell(What::Directory, place, format!("\"{shown}\" is there twice"));
         }
@@ -318,6 +327,12 @@ impl Scan<'_> {
                 place,
                 format!("an encrypted name leads to inode {}, which is not", record.inode),
             );
+        }
+        let policy = self.inodes.get(directory.nr.get()).map_or(0, |info| info.policy);
+        let differs = info.policy != policy && info.policy != 0 && policy != 0;
+        if encrypted && can_be && info.encrypted && differs {
+            let reason = format!("\"{shown}\" leads to inode {}, of another policy", record.inode);
+            self.tell(What::Directory, place, reason);
         }
         self.note_entry(directory, &info, record, place);
     }

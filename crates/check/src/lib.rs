@@ -44,6 +44,10 @@ mod reserved_inodes;
 mod steps;
 mod symlink;
 
+pub use bits::{Bits, count_ones};
+pub use raw_inode::RawInode;
+pub use records::{Record, records};
+pub use symlink::encrypted_len;
 pub use report::{Counts, Error, Options, Problem, Report, What};
 
 use hectare_device::Device;

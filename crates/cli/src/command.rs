@@ -33,6 +33,7 @@ pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod quota;
+pub(crate) mod repair;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
 pub(crate) mod resize;
@@ -48,6 +49,7 @@ pub(crate) mod tree;
 pub(crate) mod trim;
 pub(crate) mod tune;
 pub(crate) mod umount;
+pub(crate) mod undo;
 pub(crate) mod verity;
 pub(crate) mod xattr;
 
@@ -89,6 +91,8 @@ pub(crate) enum Command {
     Check(check::Arguments),
     Salvage(salvage::Arguments),
     Resize(resize::Arguments),
+    Repair(repair::Arguments),
+    Undo(undo::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Trim(trim::Arguments),
@@ -167,6 +171,8 @@ impl Command {
             Self::Check(arguments) => check::run(&arguments),
             Self::Salvage(arguments) => salvage::run(&arguments),
             Self::Resize(arguments) => resize::run(&arguments),
+            Self::Repair(arguments) => repair::run(&arguments),
+            Self::Undo(arguments) => undo::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Trim(arguments) => trim::run(&arguments),

@@ -28,6 +28,7 @@ const LAYERS: [&str; 21] = [
     "hectare-resize",
     "hectare-populate",
     "hectare-engine",
+    "hectare-repair",
     "hectare-export",
     "hectare-fuse",
     "hectare-lab",

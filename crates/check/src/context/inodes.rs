@@ -19,6 +19,8 @@ pub(crate) struct Info {
     pub(crate) orphan: bool,
     /// Whether it is encrypted.
     pub(crate) encrypted: bool,
+    /// A sum of its encryption policy; 0 if it has none.
+    pub(crate) policy: u64,
     /// Its link count.
     pub(crate) links: u16,
     /// How many entries name it.

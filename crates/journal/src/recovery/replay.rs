@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 
 type Copies = BTreeMap<BlockNr, LoggedCopy>;
 
-/// The newest copies that count, with their checksums verified.
+/// The newest copies that count, with their checksums verified. Of a `damaged` log, wrong ones are left out
+/// instead of refused.
 pub(super) fn newest_copies(
     reader: &LogReader<'_>,
     superblock: &JournalSuperblock,
     scanned: &Scanned,
     volume: Blocks,
+    damaged: bool,
 ) -> Result<Copies, RecoveryError> {
     let format = superblock.log_format();
     let mut copies = Copies::new();
@@ -26,7 +28,10 @@ pub(super) fn newest_copies(
         ring.step();
         for tag in format.tags(&block) {
             let Some(at) = ring.step() else { break };
-            check_target(reader, tag.block, volume, found.txn, at)?;
+            match check_target(reader, tag.block, volume, found.txn, at) {
+                Err(_) if damaged => continue,
+                checked => checked?,
+            }
             let copy = LoggedCopy { at, escaped: tag.escaped, txn: found.txn, checksum: tag.checksum };
             copies.insert(tag.block, copy);
         }
@@ -35,7 +40,14 @@ pub(super) fn newest_copies(
         reader.read(found.at, &mut block)?;
         revoke(&mut copies, &format, &block, found)?;
     }
-    verify(reader, &format, &copies)?;
+    let wrong = verify(reader, &format, &copies)?;
+    if let Some((_, copy)) = wrong.first().filter(|_| !damaged) {
+        let reason = Cow::Borrowed("the copy's checksum is wrong");
+        return Err(RecoveryError::Damaged { txn: copy.txn, at: copy.at, reason });
+    }
+    for (block, _) in wrong {
+        copies.remove(&block);
+    }
     Ok(copies)
 }
 
@@ -76,19 +88,25 @@ fn revoke(
     Ok(())
 }
 
-fn verify(reader: &LogReader<'_>, format: &LogFormat, copies: &Copies) -> Result<(), RecoveryError> {
+/// The copies whose checksums are wrong, in the order of the log.
+fn verify(
+    reader: &LogReader<'_>,
+    format: &LogFormat,
+    copies: &Copies,
+) -> Result<Vec<(BlockNr, LoggedCopy)>, RecoveryError> {
     if !format.checksum.covers_blocks() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let mut ordered: Vec<&LoggedCopy> = copies.values().collect();
-    ordered.sort_unstable_by_key(|copy| copy.at);
-    let places: Vec<LogicalBlock> = ordered.iter().map(|copy| copy.at).collect();
+    let mut ordered: Vec<(BlockNr, LoggedCopy)> = copies.iter().map(|(nr, copy)| (*nr, *copy)).collect();
+    ordered.sort_unstable_by_key(|(_, copy)| copy.at);
+    let places: Vec<LogicalBlock> = ordered.iter().map(|(_, copy)| copy.at).collect();
+    let mut wrong = Vec::new();
     reader.read_each(&places, |i, logged| {
-        let copy = ordered[i];
-        if format.verify_copy(copy.checksum, copy.txn, logged) {
-            return Ok(());
+        let (block, copy) = ordered[i];
+        if !format.verify_copy(copy.checksum, copy.txn, logged) {
+            wrong.push((block, copy));
         }
-        let reason = Cow::Borrowed("the copy's checksum is wrong");
-        Err(RecoveryError::Damaged { txn: copy.txn, at: copy.at, reason })
-    })
+        Ok(())
+    })?;
+    Ok(wrong)
 }
