@@ -19,6 +19,7 @@
 //! | `salvage` | counts what comes out of damaged volumes, by us and by others (see [`salvage`]) |
 //! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
 //! | `repair` | damages volumes at random and repairs them, beside e2fsck (see [`repair`]) |
+//! | `stress` | stress programs on a mount of every kind of volume (see [`stress`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -40,6 +41,7 @@ mod scratch;
 mod setup;
 mod soak;
 mod steps;
+mod stress;
 mod testing;
 mod tidy;
 mod unicode;
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         ["salvage", ref rest @ ..] => salvage::run(rest),
         ["repair", ref rest @ ..] => repair::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
+        ["stress", ref rest @ ..] => stress::run(rest),
         ["unicode", ref rest @ ..] => unicode::run(rest),
         _ => {
             eprintln!("{USAGE}");

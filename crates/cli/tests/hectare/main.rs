@@ -45,6 +45,7 @@ mod reproduce;
 mod reproducible;
 mod space;
 mod salvage;
+mod stress;
 mod support;
 mod tune;
 mod unreadable;
