@@ -36,8 +36,10 @@ pub enum UndoError {
     #[error("it is no undo file of this program, or is damaged: {0}")]
     Broken(&'static str),
     /// It belongs to something else, or the volume was changed since.
-    #[error("the undo file does not fit: the volume differs at byte {0} from what the repair left, so it was \
-             changed since, or is another")]
+    #[error(
+        "the undo file does not fit: the volume differs at byte {0} from what the repair left, so it was \
+             changed since, or is another"
+    )]
     Foreign(u64),
 }
 

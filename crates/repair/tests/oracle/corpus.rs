@@ -11,7 +11,9 @@ fn the_corpus_is_mended() {
     };
     let only = std::env::var("HECTARE_ONLY").unwrap_or_default();
     let mut bad = 0;
-    println!("| image | e2fsck -fn | check | ours | e2fsck -fn after | inodes | lost | gained | paths lost/gained |");
+    println!(
+        "| image | e2fsck -fn | check | ours | e2fsck -fn after | inodes | lost | gained | paths lost/gained |"
+    );
     for packed in images {
         let name = packed.file_name().unwrap().to_string_lossy().replace(".img.gz", "");
         if !name.contains(&only) {
@@ -26,14 +28,21 @@ fn the_corpus_is_mended() {
         let after = trial.after.as_ref().map_or("-".into(), |ran| format!("{:?}", ran.code));
         println!(
             "| {name} | {:?} | {:?} | {ours} | {after} | {} | {:?} | {:?} | {}/{} |",
-            trial.before.code, trial.checked, trial.kept, trial.lost, trial.gained, trial.lost_paths,
+            trial.before.code,
+            trial.checked,
+            trial.kept,
+            trial.lost,
+            trial.gained,
+            trial.lost_paths,
             trial.gained_paths
         );
         bad += u32::from(!trial.is_clean());
         if !only.is_empty() {
             println!("before:\n{}\ntheirs:\n{}", trial.before.out, trial.theirs.as_ref().unwrap().out);
             if let Ok(done) = &trial.repaired {
-                done.mends.iter().for_each(|mend| println!("  {}{mend}", if mend.loses { "! " } else { "  " }));
+                done.mends
+                    .iter()
+                    .for_each(|mend| println!("  {}{mend}", if mend.loses { "! " } else { "  " }));
             }
             println!("after:\n{}", trial.after.as_ref().map_or("", |ran| &ran.out));
         }
