@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 44] = [
+const TOOLS: [Tool; 59] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -58,6 +58,21 @@ const TOOLS: [Tool; 44] = [
     ("chromium", "chromium"),
     ("/usr/share/unicode/UnicodeData.txt", "unicode-data"),
     ("fsverity", "fsverity"),
+    ("blkid", "util-linux"),
+    ("tune2fs", "e2fsprogs"),
+    ("cryptsetup", "cryptsetup-bin"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("mkfs.erofs", "erofs-utils"),
+    ("mkfs.exfat", "exfatprogs"),
+    ("mkfs.f2fs", "f2fs-tools"),
+    ("mkfs.ntfs", "ntfs-3g"),
+    ("mkfs.vfat", "dosfstools"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mksquashfs", "squashfs-tools"),
+    ("mkswap", "util-linux"),
+    ("pvcreate", "lvm2"),
+    ("qemu-img", "qemu-utils"),
+    ("xorriso", "xorriso"),
 ];
 
 /// What the demo uses.

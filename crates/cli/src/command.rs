@@ -22,6 +22,7 @@ pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod format_options;
 pub(crate) mod freefrag;
+pub(crate) mod identify;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
@@ -35,8 +36,10 @@ pub(crate) mod quota;
 pub(crate) mod repair;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
+pub(crate) mod resize;
 pub(crate) mod rm;
 pub(crate) mod sh;
+pub(crate) mod salvage;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
 pub(crate) mod stats;
@@ -44,6 +47,7 @@ pub(crate) mod sync;
 pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod trim;
+pub(crate) mod tune;
 pub(crate) mod umount;
 pub(crate) mod undo;
 pub(crate) mod verity;
@@ -81,8 +85,12 @@ pub(crate) enum Command {
     Quota(quota::Arguments),
     Verity(verity::Arguments),
     Sh(sh::Arguments),
+    Identify(identify::Arguments),
     Info(info::Arguments),
+    Tune(tune::Arguments),
     Check(check::Arguments),
+    Salvage(salvage::Arguments),
+    Resize(resize::Arguments),
     Repair(repair::Arguments),
     Undo(undo::Arguments),
     Freefrag(freefrag::Arguments),
@@ -157,8 +165,12 @@ impl Command {
             Self::Quota(arguments) => quota::run(&arguments),
             Self::Verity(arguments) => verity::run(&arguments),
             Self::Sh(arguments) => sh::run(&arguments),
+            Self::Identify(arguments) => identify::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
+            Self::Tune(arguments) => tune::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
+            Self::Salvage(arguments) => salvage::run(&arguments),
+            Self::Resize(arguments) => resize::run(&arguments),
             Self::Repair(arguments) => repair::run(&arguments),
             Self::Undo(arguments) => undo::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),

@@ -21,6 +21,7 @@ mod free_extents;
 mod image;
 mod image_device;
 mod image_path;
+mod journal_search;
 mod logging;
 mod map;
 mod markup;

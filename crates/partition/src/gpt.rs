@@ -7,7 +7,7 @@
 //!
 //! Facts: UEFI specification 2.10, chapter 5.3.
 
-use crate::{Partition, Result, damaged, le32, le64};
+use crate::{Kind, Partition, Result, damaged, le16, le32, le64};
 use hectare_device::Device;
 use hectare_units::{Bytes, u64_of, usize_of};
 
@@ -64,9 +64,16 @@ fn read_at(disk: &dyn Device, at: u64, sector: usize) -> Result<Vec<Partition>> 
         let (Some(start), Some(len)) = (bytes(first), len) else {
             return Err(damaged(disk, place, "an entry ends before it begins, or beyond all disks"));
         };
-        found.push(Partition { number, start, len });
+        let kind = Kind::Gpt(std::array::from_fn(|at| entry[at]));
+        found.push(Partition { number, start, len, kind, name: name(entry) });
     }
     Ok(found)
+}
+
+/// The name of an entry: 36 UTF-16 units, ended by a zero.
+fn name(entry: &[u8]) -> String {
+    let units = (0..36).map(|unit| le16(entry, 56 + 2 * unit)).take_while(|unit| *unit != 0);
+    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
 /// The header in a sector, verified.

@@ -13,7 +13,10 @@
 //! What it is not: it changes no table, and does not look into the partitions.
 
 mod gpt;
+mod kind;
 mod mbr;
+
+pub use kind::Kind;
 
 use hectare_device::{Device, SliceDevice};
 use hectare_units::Bytes;
@@ -53,7 +56,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A partition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Partition {
     /// Its number, from 1; logical partitions of the older kind of table from 5.
     pub number: u32,
@@ -61,6 +64,10 @@ pub struct Partition {
     pub start: Bytes,
     /// How long it is.
     pub len: Bytes,
+    /// What it is meant for.
+    pub kind: Kind,
+    /// Its name; empty where there is none, and in tables of the older kind. May hold any character.
+    pub name: String,
 }
 
 /// The partitions of a disk, in the order of their numbers, which may have gaps.
@@ -82,7 +89,7 @@ pub fn find(disk: &dyn Device, number: u32) -> Result<Partition> {
     let found = partitions(disk)?;
     let partition = found.iter().find(|partition| partition.number == number);
     let missing = || Error::Missing { device: disk.name().to_owned(), number, there: numbers(&found) };
-    partition.copied().ok_or_else(missing)
+    partition.cloned().ok_or_else(missing)
 }
 
 /// The partition of a disk with that number, as a device.

@@ -7,7 +7,7 @@
 //!
 //! Facts: the table's layout and the kernel's numbering, as sfdisk and loop devices show them (tested).
 
-use crate::{Error, Partition, Result, damaged, le16, le32};
+use crate::{Error, Kind, Partition, Result, damaged, le16, le32};
 use hectare_device::Device;
 use hectare_units::Bytes;
 
@@ -45,7 +45,8 @@ impl Entry {
     }
 
     fn partition(self, number: u32, base: u64) -> Partition {
-        Partition { number, start: place(base + self.start), len: place(self.len) }
+        let (start, len) = (place(base + self.start), place(self.len));
+        Partition { number, start, len, kind: Kind::Mbr(self.kind), name: String::new() }
     }
 }
 

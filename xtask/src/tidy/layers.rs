@@ -9,6 +9,7 @@ use serde_json::Value;
 
 /// From the lowest to the highest.
 const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -17,10 +18,14 @@ const LAYERS: [&str; 20] = [
     "hectare-alloc-virtual",
     "hectare-ext4",
     "hectare-probe",
+    "hectare-identify",
     "hectare-journal",
     "hectare-xfs",
     "hectare-check",
     "hectare-mkfs",
+    "hectare-salvage",
+    "hectare-tune",
+    "hectare-resize",
     "hectare-populate",
     "hectare-engine",
     "hectare-repair",

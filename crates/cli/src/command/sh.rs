@@ -33,7 +33,11 @@ pub(crate) struct Arguments {
 }
 
 /// Options about how the image is opened, by the names that the parser and users have for them.
-const OPENING: [(&str, &str); 10] = [
+const OPENING: [(&str, &str); 14] = [
+    ("superblock", "--superblock"),
+    ("ignore_checksums", "--ignore-checksums"),
+    ("no_journal", "--no-journal"),
+    ("allow_truncated", "--allow-truncated"),
     ("partition", "--partition"),
     ("offset", "--offset"),
     ("journal", "--journal"),

@@ -27,7 +27,8 @@ impl JournalSize {
 const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
 
 /// The journal mke2fs gives a volume of `volume` blocks; `None` if that is too small for one.
-pub(crate) fn default_blocks(volume: Blocks) -> Option<u32> {
+#[must_use]
+pub fn default_blocks(volume: Blocks) -> Option<u32> {
     const KI: u64 = 1024;
     Some(match volume.get() {
         n if n < 2 * KI => return None,
@@ -87,7 +88,8 @@ pub(crate) fn superblock(size: JournalSize, block_size: u32, uuid: &[u8; 16]) ->
 }
 
 /// Blocks of the orphan file: by the size of the volume, 32 to 512.
-pub(crate) fn orphan_blocks(volume: Blocks) -> u32 {
+#[must_use]
+pub fn orphan_blocks(volume: Blocks) -> u32 {
     low32((volume.get() / 4096).clamp(32, 512))
 }
 

@@ -45,7 +45,9 @@ impl MountDefaults {
         })
     }
 
-    pub(crate) const fn bits(self) -> u32 {
+    /// The bits of `s_default_mount_opts`.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
         self.0
     }
 }

@@ -1,0 +1,170 @@
+//! `tune`, against tune2fs with the same arguments on a copy: the superblock field by field, e2fsck, and the
+//! tree as the kernel sees it.
+
+use crate::support::hectare;
+use hectare_oracle::tool::{need, run};
+use hectare_oracle::{
+    KernelMount, Skip, What, assert_clean, assert_same, dumpe2fs_superblock, mke2fs, skip, walk,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const UUID: &str = "01234567-89ab-4cde-8f01-23456789abcd";
+
+/// Fields that say when something was written or by whom, or that follow from where blocks happen to lie.
+const OWN: [&str; 15] = [
+    "Last write time",
+    "Lifetime writes",
+    "Checksum",
+    "Journal checksum",
+    "MMP block number",
+    "mmp_block",
+    "MMP_block",
+    "mmp_update_date",
+    "mmp_update_time",
+    "mmp_node_name",
+    "mmp_device_name",
+    "mmp_sequence",
+    "mmp_magic",
+    "mmp_check_interval",
+    "Directory Hash Seed",
+];
+
+/// A volume that the kernel filled with what has checksums: extent trees, indexed directories, attribute
+/// blocks, links.
+fn filled(name: &str, args: &[&str]) -> Result<PathBuf, Skip> {
+    let image = hectare_oracle::scratch::fresh(name);
+    mke2fs(args, &image, "64M")?;
+    let mount = KernelMount::new(&image, "")?;
+    let script = "set -e; mkdir -p many deep; i=0; while [ $i -lt 400 ]; do \
+         echo $i > many/a-name-that-is-long-enough-to-fill-blocks-$i; i=$((i+1)); done; \
+         i=0; while [ $i -lt 700 ]; do \
+         dd if=/dev/zero of=fragmented bs=1024 count=1 seek=$((i*3)) conv=notrunc status=none; i=$((i+1)); done; \
+         ln -s many link; ln fragmented hard; mkfifo pipe; echo x > owned; chown 1000:1000 owned; \
+         ln -s \"$(printf '%0300d' 7)\" long; rm many/*9; \
+         setfattr -n user.big -v \"$(printf '%0700d' 1)\" owned 2>/dev/null || true";
+    let said = run(need("sh")?.args(["-c", script]).current_dir(mount.path()));
+    let _ = said.expect_success();
+    mount.unmount();
+    Ok(image)
+}
+
+fn copy(of: &Path, name: &str) -> PathBuf {
+    let path = hectare_oracle::scratch::fresh(name);
+    let _ = run(need("cp").unwrap().args(["--sparse=always"]).arg(of).arg(&path)).expect_success();
+    path
+}
+
+fn superblock(image: &Path) -> BTreeMap<String, String> {
+    let mut fields = dumpe2fs_superblock(image).unwrap().fields;
+    fields.retain(|name, _| !OWN.contains(&name.trim()));
+    fields
+}
+
+/// Makes the same change with both, and compares. `differing` are fields in which ours is better.
+fn same_as_tune2fs(base: &Path, args: &[&str], differing: &[&str]) {
+    let (theirs, ours) = (copy(base, "tune-theirs"), copy(base, "tune-ours"));
+    let said = run(need("tune2fs").unwrap().args(args).arg(&theirs));
+    assert!(said.succeeded(), "{}", said.report());
+    let words: Vec<&str> = ["tune"].iter().chain(args).copied().chain([ours.to_str().unwrap()]).collect();
+    hectare(&words).ok();
+    let (mut expected, mut found) = (superblock(&theirs), superblock(&ours));
+    for field in differing {
+        expected.remove(*field);
+        found.remove(*field);
+    }
+    let all: std::collections::BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
+    let differ: Vec<_> = all
+        .into_iter()
+        .filter(|name| found.get(*name) != expected.get(*name))
+        .map(|name| (name, found.get(name), expected.get(name)))
+        .collect();
+    assert!(differ.is_empty(), "{args:?}: field, ours, theirs: {differ:#?}");
+    assert_clean(&ours).unwrap_or_else(|reason| panic!("{reason:?}"));
+    let original = KernelMount::read_only(base, "").unwrap();
+    let before = walk(original.path());
+    original.unmount();
+    let is_read_only =
+        found.get("Filesystem features").is_some_and(|features| features.contains("read-only"));
+    let mount = if is_read_only { KernelMount::read_only(&ours, "") } else { KernelMount::new(&ours, "") };
+    match mount {
+        Ok(mount) => {
+            assert_same(&walk(mount.path()), &before, What::all());
+            if !is_read_only {
+                fs::write(mount.path().join("new"), vec![1; 100_000]).unwrap();
+            }
+            mount.unmount();
+            assert_clean(&ours).unwrap();
+        }
+        // What this kernel was built without (casefold, quota) can't be compared.
+        Err(reason) => skip_part!(format!("tune::same_as_tune2fs {args:?}"), reason),
+    }
+    fs::remove_file(theirs).unwrap();
+    fs::remove_file(ours).unwrap();
+}
+
+macro_rules! compare {
+    ($test:ident, $made:expr, $($args:expr $(, but $differing:expr)?);+ $(;)?) => {
+        #[test]
+        fn $test() {
+            let base = match filled(stringify!($test), &$made) {
+                Ok(base) => base,
+                Err(reason) => skip!(concat!("tune::", stringify!($test)), reason),
+            };
+            if let Err(reason) = need("tune2fs") {
+                skip!(concat!("tune::", stringify!($test)), reason);
+            }
+            $(
+                #[allow(unused_mut, unused_assignments)]
+                let mut differing: &[&str] = &[];
+                $(differing = &$differing;)?
+                same_as_tune2fs(&base, &$args, differing);
+            )+
+            fs::remove_file(base).unwrap();
+        }
+    };
+}
+
+compare! { fields_of_the_superblock, ["-t", "ext4"],
+    ["-L", "a label"]; ["-L", ""]; ["-m", "1.5"]; ["-m", "0"]; ["-r", "1234"]; ["-u", "7", "-g", "8"];
+    ["-e", "panic"]; ["-e", "remount-ro"]; ["-c", "20", "-C", "3"]; ["-c", "-1"]; ["-c", "0"];
+    ["-i", "2w"]; ["-i", "5"]; ["-i", "0"]; ["-T", "20200203040506"]; ["-M", "/somewhere"];
+    ["-o", "^acl,journal_data_writeback"]; ["-o", "nodelalloc,discard"];
+    ["-E", "stride=4,stripe_width=16,hash_alg=tea"]; ["-E", "mount_opts=noatime"]; ["-E", "test_fs"];
+}
+
+compare! { features_that_are_flags, ["-t", "ext4"],
+    ["-O", "ea_inode"]; ["-O", "encrypt"]; ["-O", "verity"]; ["-O", "stable_inodes"]; ["-O", "large_dir"];
+    ["-O", "read-only"]; ["-O", "fast_commit"]; ["-O", "casefold"]; ["-O", "^extra_isize"];
+    ["-O", "^dir_nlink"]; ["-O", "^huge_file"], but ["Filesystem state"];
+}
+
+compare! { uuid_with_checksums, ["-t", "ext4"], ["-U", UUID]; ["-U", "clear"]; ["-O", "metadata_csum_seed"]; }
+compare! { uuid_with_a_stored_seed, ["-t", "ext4", "-O", "metadata_csum_seed"],
+["-U", UUID]; ["-O", "^metadata_csum_seed"]; }
+compare! { uuid_with_old_checksums, ["-t", "ext4", "-O", "^metadata_csum,uninit_bg"], ["-U", UUID]; }
+
+compare! { checksums_off, ["-t", "ext4"], ["-O", "^metadata_csum"]; }
+compare! { checksums_off_with_larger_blocks, ["-t", "ext4", "-b", "4096"], ["-O", "^metadata_csum"]; }
+compare! { checksums_on, ["-t", "ext4", "-O", "^metadata_csum"], ["-O", "uninit_bg"]; }
+compare! { checksums_on_from_old_ones, ["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,uninit_bg"],
+["-O", "metadata_csum"]; ["-O", "^uninit_bg"]; }
+
+compare! { journal_off, ["-t", "ext4"], ["-O", "^has_journal"]; }
+compare! { journal_on, ["-t", "ext4", "-O", "^has_journal"],
+["-O", "has_journal"]; ["-j"]; ["-J", "size=2"]; ["-O", "has_journal,fast_commit"]; }
+compare! { journal_on_ext2, ["-t", "ext2", "-b", "1024"], ["-j"]; }
+compare! { journal_off_ext3, ["-t", "ext3", "-b", "4096"], ["-O", "^has_journal"]; }
+compare! { journal_of_a_volume_with_clusters, ["-t", "ext4", "-O", "bigalloc", "-C", "16384"],
+["-O", "^has_journal"]; }
+
+compare! { quota_on, ["-t", "ext4"], ["-O", "quota"]; ["-O", "project"]; ["-O", "quota,project"]; ["-Q", "usrquota"]; }
+compare! { quota_off, ["-t", "ext4", "-O", "quota,project"],
+["-O", "^quota"]; ["-O", "^project"]; ["-Q", "^grpquota"]; }
+
+compare! { orphan_file, ["-t", "ext4"], ["-O", "orphan_file"]; }
+compare! { orphan_file_off, ["-t", "ext4", "-O", "orphan_file"], ["-O", "^orphan_file"]; }
+compare! { mount_protection, ["-t", "ext4"], ["-O", "mmp"]; }
+compare! { mount_protection_off, ["-t", "ext4", "-O", "mmp"],
+["-O", "^mmp"]; ["-E", "mmp_update_interval=7"]; }

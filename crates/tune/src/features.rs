@@ -1,0 +1,349 @@
+//! Turns features on and off, with the structures that they bring, and changes the UUID, from which
+//! checksums start.
+//!
+//! In this order, so that each step finds the volume in one form: what goes is taken away, checksums are
+//! changed, plain flags are set, and what is new is added; quotas last, since they count everything.
+
+use crate::change::{Changes, FeatureEdit};
+use crate::error::{Error, Result};
+use crate::quotas::KINDS;
+use crate::volume::Volume;
+use crate::{hidden, journal, quotas, reseal};
+use Feature::{Compat as C, Incompat as I, RoCompat as R};
+use hectare_ext4::checksum::{Seed, crc32c};
+use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_ext4::quota;
+use hectare_ext4::raw;
+use hectare_ext4::superblock::ENCODING_UTF8_12_1;
+use hectare_units::InodeNr;
+
+/// Features that can be turned on.
+const ON: Features = Features {
+    compat: Compat::HAS_JOURNAL
+        .union(Compat::DIR_INDEX)
+        .union(Compat::FAST_COMMIT)
+        .union(Compat::STABLE_INODES)
+        .union(Compat::ORPHAN_FILE),
+    incompat: Incompat::EXTENTS
+        .union(Incompat::FLEX_BG)
+        .union(Incompat::EA_INODE)
+        .union(Incompat::MMP)
+        .union(Incompat::ENCRYPT)
+        .union(Incompat::CSUM_SEED)
+        .union(Incompat::LARGEDIR)
+        .union(Incompat::CASEFOLD),
+    ro_compat: RoCompat::VERITY.union(OFF.ro_compat),
+};
+
+/// Features that can be turned off.
+const OFF: Features = Features {
+    compat: Compat::HAS_JOURNAL
+        .union(Compat::DIR_INDEX)
+        .union(Compat::FAST_COMMIT)
+        .union(Compat::ORPHAN_FILE),
+    incompat: Incompat::MMP.union(Incompat::CSUM_SEED).union(Incompat::CASEFOLD),
+    ro_compat: RoCompat::LARGE_FILE
+        .union(RoCompat::HUGE_FILE)
+        .union(RoCompat::DIR_NLINK)
+        .union(RoCompat::EXTRA_ISIZE)
+        .union(RoCompat::GDT_CSUM)
+        .union(RoCompat::QUOTA)
+        .union(RoCompat::METADATA_CSUM)
+        .union(RoCompat::READONLY)
+        .union(RoCompat::PROJECT),
+};
+
+/// Those whose structures are made and removed here; the others are a flag.
+const WITH_STRUCTURES: Features = Features {
+    compat: Compat::HAS_JOURNAL.union(Compat::ORPHAN_FILE),
+    incompat: Incompat::MMP.union(Incompat::CSUM_SEED),
+    ro_compat: RoCompat::GDT_CSUM
+        .union(RoCompat::METADATA_CSUM)
+        .union(RoCompat::QUOTA)
+        .union(RoCompat::PROJECT),
+};
+
+/// Changes features, UUID and quotas. Returns whether more than the superblock has changed.
+pub(crate) fn apply(volume: &mut Volume<'_>, changes: &Changes) -> Result<bool> {
+    let before = *volume.sb().features();
+    let mut goal = goal(before, changes)?;
+    let kept = kept_quotas(volume, &goal, before, changes);
+    goal.ro_compat.set(RoCompat::QUOTA, !kept.is_empty());
+    refuse_impossible(volume, &before, &goal)?;
+    let goes = |feature| before.has(feature) && !goal.has(feature);
+    let comes = |feature| !before.has(feature) && goal.has(feature);
+    let mut structural = false;
+    for kind in KINDS.into_iter().filter(|kind| !kept.contains(kind)) {
+        structural |= quotas::inode_of(volume.sb().raw(), kind).is_some();
+        quotas::take_away(volume, kind)?;
+    }
+    if goes(C(Compat::ORPHAN_FILE)) {
+        hidden::take_orphan_file_away(volume)?;
+        structural = true;
+    }
+    if goes(I(Incompat::MMP)) {
+        hidden::take_mmp_away(volume)?;
+        structural = true;
+    }
+    if goes(C(Compat::HAS_JOURNAL)) {
+        journal::take_away(volume)?;
+        structural = true;
+    }
+    structural |= change_checksums(volume, &goal, changes)?;
+    volume.edit(|raw| set_flags(raw, &before, &goal))?;
+    if comes(C(Compat::HAS_JOURNAL)) {
+        journal::add(volume, changes)?;
+        structural = true;
+    }
+    if comes(C(Compat::ORPHAN_FILE)) {
+        hidden::add_orphan_file(volume, changes.now)?;
+        structural = true;
+    }
+    if comes(I(Incompat::MMP)) {
+        hidden::add_mmp(volume, changes.mmp_interval, changes.now)?;
+        structural = true;
+    } else if goal.incompat.contains(Incompat::MMP) && (changes.clear_mmp || changes.mmp_interval.is_some()) {
+        hidden::write_mmp(volume, changes.now)?;
+    }
+    if kept.iter().any(|kind| quotas::inode_of(volume.sb().raw(), *kind).is_none()) {
+        quotas::add(volume, &kept, changes.now)?;
+        structural = true;
+    }
+    Ok(structural)
+}
+
+/// The features that are asked for.
+fn goal(before: Features, changes: &Changes) -> Result<Features> {
+    let mut goal = before;
+    for edit in &changes.features {
+        let (feature, on) = match edit {
+            FeatureEdit::On(feature) => (*feature, true),
+            FeatureEdit::Off(feature) => (*feature, false),
+            FeatureEdit::None => {
+                return Err(Error::refused("-O none: name the features to turn off (^NAME)"));
+            }
+        };
+        // The older checksums are a part of the newer ones.
+        let is_part = feature == R(RoCompat::GDT_CSUM) && goal.metadata_csum();
+        if goal.has(feature) == on || is_part {
+            continue;
+        }
+        let known = if on { ON } else { OFF };
+        if !known.has(feature) {
+            return Err(refused(feature, on));
+        }
+        goal.set(feature, on);
+        if feature == R(RoCompat::METADATA_CSUM) {
+            goal.ro_compat.set(RoCompat::GDT_CSUM, !on);
+            if !on {
+                goal.incompat.remove(Incompat::CSUM_SEED);
+            }
+        }
+        if feature == R(RoCompat::QUOTA) && !on {
+            goal.ro_compat.remove(RoCompat::PROJECT);
+        }
+    }
+    if changes.journal_mib.is_some() || changes.fast_commit_kib.is_some() {
+        goal.compat |= Compat::HAS_JOURNAL;
+        if before.compat.contains(Compat::HAS_JOURNAL) {
+            return Err(Error::refused("it has a journal: turn that off first (-O ^has_journal)"));
+        }
+    }
+    let needs = goal.ro_compat.contains(RoCompat::PROJECT) || changes.quotas.iter().any(|edit| edit.on);
+    if needs {
+        goal.ro_compat |= RoCompat::QUOTA;
+    }
+    Ok(goal)
+}
+
+/// Why a feature can't be turned on or off, with what can do it.
+fn refused(feature: Feature, on: bool) -> Error {
+    let one = |feature: Feature| {
+        let mut features = Features::default();
+        features.set(feature, true);
+        features.names().join("")
+    };
+    let name = one(feature);
+    let reason = match feature {
+        I(Incompat::BIT64) if on => "all descriptors become larger: resize2fs -b does it",
+        I(Incompat::BIT64) => "all descriptors become smaller: resize2fs -s does it",
+        I(Incompat::FILETYPE) | R(RoCompat::SPARSE_SUPER) | C(Compat::RESIZE_INODE) => {
+            "it needs a repair afterwards: tune2fs, then e2fsck -fy"
+        }
+        _ => "the volume has to be made anew for that: hectare mkfs",
+    };
+    let caret = if on { "" } else { "^" };
+    Error::refused(format!("-O {caret}{name}: {reason}"))
+}
+
+/// The kinds of quotas to be kept afterwards.
+fn kept_quotas(
+    volume: &Volume<'_>,
+    goal: &Features,
+    before: Features,
+    changes: &Changes,
+) -> Vec<quota::Kind> {
+    if !goal.ro_compat.contains(RoCompat::QUOTA) {
+        return Vec::new();
+    }
+    let asked = changes.features.contains(&FeatureEdit::On(R(RoCompat::QUOTA)));
+    let newly = asked && !before.ro_compat.contains(RoCompat::QUOTA);
+    let project = goal.ro_compat.contains(RoCompat::PROJECT);
+    let keeps = |kind: &quota::Kind| {
+        let edit = changes.quotas.iter().rev().find(|edit| edit.kind == *kind).map(|edit| edit.on);
+        let has = quotas::inode_of(volume.sb().raw(), *kind).is_some();
+        let by_default = match kind {
+            // Only what is asked for, where it is asked for by kind.
+            quota::Kind::User | quota::Kind::Group => has || newly,
+            quota::Kind::Project => project,
+        };
+        edit.unwrap_or(by_default)
+    };
+    KINDS.into_iter().filter(keeps).collect()
+}
+
+/// Refuses what the volume's content or other features forbid.
+fn refuse_impossible(volume: &mut Volume<'_>, before: &Features, goal: &Features) -> Result<()> {
+    let goes = |feature| before.has(feature) && !goal.has(feature);
+    let refuse = |what: &str| Err(Error::refused(what));
+    if before != goal && volume.sb().raw().s_rev_level.get() == 0 {
+        return refuse("a volume of revision 0 has no features: run e2fsck -f, which raises the revision");
+    }
+    if goal.compat.contains(Compat::ORPHAN_FILE) && !goal.compat.contains(Compat::HAS_JOURNAL) {
+        return refuse(
+            "orphan_file needs a journal: turn it off as well (-O ^orphan_file), or has_journal on",
+        );
+    }
+    if goal.incompat.contains(Incompat::CSUM_SEED) && !goal.metadata_csum() {
+        return refuse("metadata_csum_seed needs metadata_csum");
+    }
+    let grows_project =
+        goal.ro_compat.contains(RoCompat::PROJECT) && !before.ro_compat.contains(RoCompat::PROJECT);
+    if grows_project && volume.geometry().inode_size == 128 {
+        return refuse("project needs inodes of 256 bytes: tune2fs -I 256 makes them so");
+    }
+    let named = [
+        (C(Compat::DIR_INDEX), "is a directory with an index: e2fsck -fD after tune2fs -O ^dir_index"),
+        (I(Incompat::CASEFOLD), "is a directory without regard to case: remove it first"),
+        (R(RoCompat::LARGE_FILE), "has more than 2 GiB: remove it first"),
+        (R(RoCompat::HUGE_FILE), "has more than 2 TiB: remove it first"),
+        (R(RoCompat::DIR_NLINK), "is a directory with more than 65,000 directories: remove some first"),
+    ];
+    for (feature, reason) in named.into_iter().filter(|(feature, _)| goes(*feature)) {
+        if let Some(nr) = find_inode(volume, |inode| uses(inode, feature))? {
+            return Err(Error::refused(format!("inode {nr} {reason}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an inode needs a feature.
+fn uses(inode: &Inode, feature: Feature) -> bool {
+    let is_directory = inode.kind() == Some(Kind::Directory);
+    match feature {
+        C(Compat::DIR_INDEX) => is_directory && inode.flags.contains(InodeFlags::INDEX),
+        I(Incompat::CASEFOLD) => inode.flags.contains(InodeFlags::CASEFOLD),
+        I(Incompat::EA_INODE) => inode.flags.contains(InodeFlags::EA_INODE),
+        R(RoCompat::LARGE_FILE) => inode.kind() == Some(Kind::File) && inode.size >= 1 << 31,
+        R(RoCompat::HUGE_FILE) => {
+            inode.flags.contains(InodeFlags::HUGE_FILE) || inode.sectors > u64::from(u32::MAX)
+        }
+        R(RoCompat::DIR_NLINK) => is_directory && inode.links == 1,
+        _ => false,
+    }
+}
+
+/// The first inode in use of which something is true.
+fn find_inode(volume: &mut Volume<'_>, is: impl Fn(&Inode) -> bool) -> Result<Option<InodeNr>> {
+    let sb = volume.sb().clone();
+    let mut found = None;
+    volume.each_inode(&mut |_, nr, slot, in_use| {
+        if in_use && found.is_none() && nr.get() != 7 && is(&Inode::parse_unsealed(slot, nr, &sb)?) {
+            found = Some(nr);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Changes the UUID and what has checksums. Returns whether checksums were written anew.
+fn change_checksums(volume: &mut Volume<'_>, goal: &Features, changes: &Changes) -> Result<bool> {
+    let sb = volume.sb().clone();
+    let uuid = changes.uuid.unwrap_or(sb.uuid());
+    let is_new = uuid != sb.uuid();
+    if is_new && goal.compat.contains(Compat::STABLE_INODES) {
+        return Err(Error::refused("-U: stable_inodes says that encrypted files need this UUID"));
+    }
+    if is_new && sb.raw().s_journal_uuid != [0; 16] && goal.compat.contains(Compat::HAS_JOURNAL) {
+        return Err(Error::refused("-U: the external journal knows the volume by its UUID; use tune2fs"));
+    }
+    let seeded = goal.incompat.contains(Incompat::CSUM_SEED);
+    // A seed that is stored stays what it is; one that comes is the one in use.
+    let seed = if seeded { sb.value_seed() } else { Seed::of_uuid(&uuid) };
+    let change = |raw: &mut raw::SuperBlock| {
+        raw.s_uuid = uuid;
+        raw.s_checksum_seed = if seeded { seed.get() } else { 0 }.into();
+        let sums = RoCompat::GDT_CSUM.union(RoCompat::METADATA_CSUM);
+        let others = raw.s_feature_ro_compat.get() & !sums.bits();
+        raw.s_feature_ro_compat = (others | goal.ro_compat.intersection(sums).bits()).into();
+        let others = raw.s_feature_incompat.get() & !Incompat::CSUM_SEED.bits();
+        raw.s_feature_incompat = (others | goal.incompat.intersection(Incompat::CSUM_SEED).bits()).into();
+        raw.s_checksum_type = u8::from(goal.metadata_csum());
+        if !goal.metadata_csum() {
+            raw.s_checksum = 0.into();
+        }
+    };
+    if seed != sb.value_seed()
+        && goal.incompat.contains(Incompat::EA_INODE)
+        && let Some(nr) = find_inode(volume, |inode| uses(inode, I(Incompat::EA_INODE)))?
+    {
+        let reason = format!(
+            "inode {nr} holds an attribute's value, whose hash starts from the UUID: turn on \
+                              metadata_csum_seed first"
+        );
+        return Err(Error::refused(reason));
+    }
+    let sums = |features: &Features| (features.metadata_csum(), features.group_checksums());
+    let same = sums(sb.features()) == sums(goal);
+    let by_uuid = goal.ro_compat.contains(RoCompat::GDT_CSUM) && is_new;
+    let by_seed = goal.metadata_csum() && seed != sb.value_seed();
+    if same && !by_uuid && !by_seed {
+        volume.edit(change)?;
+        return Ok(false);
+    }
+    reseal::reseal(volume, changes.now, change)?;
+    Ok(true)
+}
+
+/// Sets the flags of the goal but for those of structures that are still to be made.
+fn set_flags(raw: &mut raw::SuperBlock, before: &Features, goal: &Features) {
+    let own = WITH_STRUCTURES;
+    let compat = raw.s_feature_compat.get() & own.compat.bits();
+    raw.s_feature_compat = (compat | goal.compat.bits() & !own.compat.bits()).into();
+    let incompat = raw.s_feature_incompat.get() & own.incompat.bits();
+    raw.s_feature_incompat = (incompat | goal.incompat.bits() & !own.incompat.bits()).into();
+    let sums = RoCompat::GDT_CSUM.union(RoCompat::METADATA_CSUM).bits();
+    raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() & sums | goal.ro_compat.bits() & !sums).into();
+    let comes = |feature| !before.has(feature) && goal.has(feature);
+    if comes(I(Incompat::CASEFOLD)) {
+        raw.s_encoding = ENCODING_UTF8_12_1.into();
+        raw.s_encoding_flags = 0.into();
+    }
+    if !goal.incompat.contains(Incompat::CASEFOLD) {
+        raw.s_encoding = 0.into();
+        raw.s_encoding_flags = 0.into();
+    }
+    if comes(I(Incompat::ENCRYPT)) {
+        raw.s_encrypt_algos = ENCRYPTION;
+    }
+    if comes(C(Compat::DIR_INDEX)) && raw.s_hash_seed == [0; 16] {
+        // Any seed will do: it keeps apart what volumes of one maker would share.
+        let word = |n: u32| crc32c(n, &raw.s_uuid).to_le_bytes();
+        let seed = [word(1), word(2), word(3), word(4)];
+        raw.s_hash_seed = std::array::from_fn(|at| seed[at / 4][at % 4]);
+    }
+}
+
+/// The ciphers of content and of names that a formatter names: AES-256 in the modes XTS and CTS.
+const ENCRYPTION: [u8; 4] = [1, 4, 0, 0];

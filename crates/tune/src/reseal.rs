@@ -1,0 +1,173 @@
+//! Writes every checksum of a volume anew, for a superblock that has other checksums, or whose checksums
+//! start elsewhere.
+//!
+//! What carries one: group descriptors, both bitmaps of a group (in its descriptor), inodes, nodes of extent
+//! trees, blocks of directories, attribute blocks, the orphan file, the block of multiple mount protection.
+//! Where checksums are new, blocks of directories get room for theirs.
+//!
+//! Hazards: unused inodes carry a checksum as well, but what they lead to is no longer theirs. Hashes of
+//! attribute values in inodes of their own start from the same seed as checksums; the caller refuses volumes
+//! with such values if the seed changes.
+
+use crate::error::{Error, Result};
+use crate::hidden;
+use crate::tree::FileMap;
+use crate::volume::Volume;
+use hectare_ext4::dir::{Format, convert_block, set_checksum};
+use hectare_ext4::error::Place;
+use hectare_ext4::extent;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::group::GroupFlags;
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_ext4::orphan::OrphanBlockMut;
+use hectare_ext4::raw;
+use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::time::Timestamp;
+use hectare_ext4::xattr;
+use hectare_units::{BlockNr, GroupNr, InodeNr};
+use std::collections::BTreeSet;
+
+/// Adapts everything on the volume to the superblock that `change` makes.
+pub(crate) fn reseal(
+    volume: &mut Volume<'_>,
+    now: Timestamp,
+    change: impl FnOnce(&mut raw::SuperBlock),
+) -> Result<()> {
+    let old = volume.sb().clone();
+    let mut raw = *old.raw();
+    change(&mut raw);
+    let new = SuperBlock::from_raw(raw)?;
+    volume.groups()?;
+    if old.features().group_checksums() && !new.features().group_checksums() {
+        initialise_all(volume)?;
+    }
+    let mut walk = Walk { old: &old, new: &new, seen: BTreeSet::new() };
+    volume.each_inode(&mut |volume, nr, slot, in_use| walk.inode(volume, nr, slot, in_use))?;
+    volume.set_superblock(new.clone());
+    for group in volume.all_groups() {
+        reseal_group(volume, group, &old)?;
+    }
+    if new.features().incompat.contains(Incompat::MMP) {
+        hidden::write_mmp(volume, now)?;
+    }
+    Ok(())
+}
+
+/// Writes the bitmaps and inode tables that were left to be worked out: without group checksums nothing says
+/// which they are.
+fn initialise_all(volume: &mut Volume<'_>) -> Result<()> {
+    for group in volume.all_groups() {
+        volume.zero_unused_inodes(group)?;
+        let blocks = volume.block_bitmap(group)?;
+        volume.set_block_bitmap(group, &blocks)?;
+        let inodes = volume.inode_bitmap(group)?;
+        volume.set_inode_bitmap(group, &inodes)?;
+        let desc = volume.group(group)?;
+        desc.itable_unused = 0;
+        desc.flags = GroupFlags::empty();
+    }
+    Ok(())
+}
+
+fn reseal_group(volume: &mut Volume<'_>, group: GroupNr, old: &SuperBlock) -> Result<()> {
+    let sb = volume.sb().clone();
+    let (blocks, inodes) = (volume.block_bitmap(group)?, volume.inode_bitmap(group)?);
+    let desc = volume.group(group)?;
+    desc.block_bitmap_csum = 0;
+    desc.inode_bitmap_csum = 0;
+    if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+        desc.seal_block_bitmap(&blocks, &sb);
+    }
+    if !desc.flags.contains(GroupFlags::INODE_UNINIT) {
+        desc.seal_inode_bitmap(&inodes, &sb);
+    }
+    if sb.features().group_checksums() && !old.features().group_checksums() {
+        desc.flags |= GroupFlags::INODE_ZEROED;
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    old: &'a SuperBlock,
+    new: &'a SuperBlock,
+    /// Attribute blocks that were met; several inodes may share one.
+    seen: BTreeSet<BlockNr>,
+}
+
+impl Walk<'_> {
+    fn inode(&mut self, volume: &Volume<'_>, nr: InodeNr, slot: &mut [u8], in_use: bool) -> Result<()> {
+        let inode = match Inode::parse_unsealed(slot, nr, self.old) {
+            Ok(inode) => inode,
+            Err(_) if !in_use => {
+                slot.fill(0);
+                return Ok(());
+            }
+            Err(corrupt) => return Err(corrupt.into()),
+        };
+        inode.render(slot, nr, self.new);
+        if !in_use || (inode.links == 0 && nr >= self.old.first_inode()) {
+            return Ok(());
+        }
+        let map = FileMap::of(volume, nr, &inode)?;
+        if let Some(seed) = inode.seed(nr, self.new).filter(|_| inode.flags.contains(InodeFlags::EXTENTS)) {
+            for node in &map.nodes {
+                let mut bytes = volume.read(*node)?;
+                extent::set_checksum(&mut bytes, seed);
+                volume.write(*node, &bytes)?;
+            }
+        }
+        if let Some(block) = inode.file_acl {
+            self.attributes(volume, block)?;
+        }
+        if inode.kind() == Some(Kind::Directory) {
+            self.directory(volume, nr, &inode, &map)?;
+        }
+        if self.old.orphan_file_inode() == Some(nr)
+            && let Some(seed) = inode.seed(nr, self.new)
+        {
+            for (_, block) in map.blocks() {
+                let mut bytes = volume.read(block)?;
+                OrphanBlockMut::new(&mut bytes, block).seal(seed);
+                volume.write(block, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn attributes(&mut self, volume: &Volume<'_>, block: BlockNr) -> Result<()> {
+        let Some(seed) = self.new.seed().filter(|_| self.seen.insert(block)) else { return Ok(()) };
+        let mut bytes = volume.read(block)?;
+        xattr::seal(&mut bytes, seed, block);
+        volume.write(block, &bytes)
+    }
+
+    fn directory(&self, volume: &Volume<'_>, nr: InodeNr, inode: &Inode, map: &FileMap) -> Result<()> {
+        let (mut from, mut to) = (Format::of(self.old)?, Format::of(self.new)?);
+        let is_encrypted = inode.flags.contains(InodeFlags::ENCRYPT);
+        if is_encrypted && inode.flags.contains(InodeFlags::CASEFOLD) && from.checksums != to.checksums {
+            let reason = format!(
+                "inode {nr} is an encrypted directory without regard to case: checksums of \
+                                  such can't be turned on or off"
+            );
+            return Err(Error::refused(reason));
+        }
+        from.opaque_names = is_encrypted;
+        to.opaque_names = is_encrypted;
+        let indexed = inode.flags.contains(InodeFlags::INDEX);
+        let seed = inode.seed(nr, self.new);
+        for (logical, block) in map.blocks() {
+            let place = Place::FileBlock(nr, logical);
+            let mut bytes = volume.read(block)?;
+            if from.checksums != to.checksums
+                && !convert_block(&mut bytes, (&from, &to), logical, indexed, place)?
+            {
+                let reason =
+                    format!("{place} has no room for a checksum: run e2fsck -fD on the volume first");
+                return Err(Error::refused(reason));
+            }
+            set_checksum(&mut bytes, &to, seed, logical, indexed, place)?;
+            volume.write(block, &bytes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,420 @@
+//! The volume on the overlay: its superblock as it becomes, groups, bitmaps, slots of inodes, free space.
+//!
+//! Invariant: bitmaps, descriptors and inodes on the overlay carry the checksums of the superblock at hand;
+//! only `reseal` changes from one to another. Descriptors are kept in memory and written by
+//! [`Volume::finish`], with all copies; bitmaps and inodes at once.
+//!
+//! Hazard: a group whose bitmap was never written has one that follows from where the metadata lies; it is
+//! made from that, and the group then counts as initialised.
+
+use crate::error::{Error, Result};
+use hectare_device::{Device, OverlayDevice};
+use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
+use hectare_ext4::group::{GroupDesc, GroupFlags};
+use hectare_ext4::inode::Inode;
+use hectare_ext4::raw;
+use hectare_ext4::superblock::SuperBlock;
+use hectare_mkfs::set_bits;
+use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, usize_of};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The copy in memory on which everything is done.
+pub(crate) type Overlay = OverlayDevice<Arc<dyn Device>>;
+
+/// What is called with each inode: its number, its slot, and whether it is in use.
+pub(crate) type Visit<'v, 'a> = dyn FnMut(&mut Volume<'a>, InodeNr, &mut [u8], bool) -> Result<()> + 'v;
+
+/// A volume being changed.
+pub(crate) struct Volume<'a> {
+    device: &'a Overlay,
+    sb: SuperBlock,
+    /// Empty until something needs them.
+    groups: Vec<GroupDesc>,
+    /// Where bitmaps and inode tables lie, in ascending order.
+    metadata: Vec<Range<u64>>,
+}
+
+impl<'a> Volume<'a> {
+    pub(crate) fn new(device: &'a Overlay, sb: SuperBlock) -> Self {
+        Self { device, sb, groups: Vec::new(), metadata: Vec::new() }
+    }
+
+    pub(crate) fn sb(&self) -> &SuperBlock {
+        &self.sb
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.sb.geometry()
+    }
+
+    /// Changes the superblock, in a way that leaves all checksums right.
+    pub(crate) fn edit(&mut self, change: impl FnOnce(&mut raw::SuperBlock)) -> Result<()> {
+        let mut raw = *self.sb.raw();
+        change(&mut raw);
+        self.sb = SuperBlock::from_raw(raw)?;
+        Ok(())
+    }
+
+    /// Takes over a superblock to which everything on the overlay was adapted.
+    pub(crate) fn set_superblock(&mut self, sb: SuperBlock) {
+        self.sb = sb;
+    }
+
+    pub(crate) fn read(&self, block: BlockNr) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.geometry().block_size.len()];
+        self.device.read_at(block.offset(self.geometry().block_size), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn write(&self, block: BlockNr, bytes: &[u8]) -> Result<()> {
+        Ok(self.device.write_at(block.offset(self.geometry().block_size), bytes)?)
+    }
+
+    /// Makes blocks read as zeros.
+    pub(crate) fn zero(&self, blocks: Range<u64>) -> Result<()> {
+        let size = self.geometry().block_size;
+        let len = Blocks::new(blocks.end - blocks.start).bytes(size);
+        Ok(self.device.zero(BlockNr::new(blocks.start).offset(size), len)?)
+    }
+
+    /// The descriptors, read when they are first needed.
+    pub(crate) fn groups(&mut self) -> Result<&mut Vec<GroupDesc>> {
+        if self.groups.is_empty() {
+            self.load_groups()?;
+        }
+        Ok(&mut self.groups)
+    }
+
+    fn load_groups(&mut self) -> Result<()> {
+        let geometry = self.geometry().clone();
+        let desc_len = usize_of(geometry.desc_size);
+        for index in 0..geometry.desc_blocks() {
+            let block = self.read(geometry.desc_block(index))?;
+            let first = index * geometry.descs_per_block();
+            for (nr, slot) in (first..geometry.groups()).zip(block.chunks_exact(desc_len)) {
+                self.groups.push(GroupDesc::parse(slot, GroupNr::new(nr), &self.sb)?);
+            }
+        }
+        let table = u64::from(geometry.itable_blocks());
+        for desc in &self.groups {
+            for (start, len) in [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, table)] {
+                self.metadata.push(start.get()..start.get() + len);
+            }
+        }
+        self.metadata.sort_unstable_by_key(|run| run.start);
+        Ok(())
+    }
+
+    pub(crate) fn group(&mut self, nr: GroupNr) -> Result<&mut GroupDesc> {
+        let missing = || Error::refused(format!("there is no group {nr}"));
+        self.groups()?.get_mut(nr.index()).ok_or_else(missing)
+    }
+
+    /// The numbers of all groups.
+    pub(crate) fn all_groups(&self) -> impl Iterator<Item = GroupNr> + use<> {
+        (0..self.geometry().groups()).map(GroupNr::new)
+    }
+
+    /// A group's block bitmap, made where it was never written.
+    pub(crate) fn block_bitmap(&mut self, nr: GroupNr) -> Result<Vec<u8>> {
+        let desc = self.group(nr)?.clone();
+        if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+            return self.read(desc.block_bitmap);
+        }
+        let geometry = self.geometry();
+        let mut bitmap = vec![0; geometry.block_size.len()];
+        let first = geometry.first_block(nr).get();
+        let end = first + u64::from(geometry.blocks_in(nr));
+        let base = first..first + u64::from(geometry.base_meta_blocks(nr));
+        let from = self.metadata.partition_point(|run| run.end <= first);
+        let own = self.metadata[from..].iter().take_while(|run| run.start < end).cloned();
+        for run in std::iter::once(base).chain(own) {
+            let (start, stop) = (run.start.max(first), run.end.min(end));
+            if start < stop {
+                let shift = geometry.cluster_ratio_shift;
+                let (at, last) = ((start - first) >> shift, (stop - 1 - first) >> shift);
+                set_bits(&mut bitmap, low32(at), low32(last - at + 1));
+            }
+        }
+        pad(&mut bitmap, geometry.clusters_in(nr));
+        Ok(bitmap)
+    }
+
+    /// Writes a group's block bitmap, and counts what is free in it.
+    pub(crate) fn set_block_bitmap(&mut self, nr: GroupNr, bitmap: &[u8]) -> Result<()> {
+        let (sb, clusters) = (self.sb.clone(), self.geometry().clusters_in(nr));
+        let desc = self.group(nr)?;
+        desc.flags.remove(GroupFlags::BLOCK_UNINIT);
+        desc.free_clusters = zeros(bitmap, clusters);
+        desc.seal_block_bitmap(bitmap, &sb);
+        let block = desc.block_bitmap;
+        self.write(block, bitmap)
+    }
+
+    /// A group's inode bitmap, made where it was never written.
+    pub(crate) fn inode_bitmap(&mut self, nr: GroupNr) -> Result<Vec<u8>> {
+        let desc = self.group(nr)?.clone();
+        if !desc.flags.contains(GroupFlags::INODE_UNINIT) {
+            return self.read(desc.inode_bitmap);
+        }
+        let mut bitmap = vec![0; self.geometry().block_size.len()];
+        pad(&mut bitmap, self.geometry().inodes_per_group);
+        Ok(bitmap)
+    }
+
+    /// Writes a group's inode bitmap, and counts what is free in it.
+    pub(crate) fn set_inode_bitmap(&mut self, nr: GroupNr, bitmap: &[u8]) -> Result<()> {
+        let (sb, inodes) = (self.sb.clone(), self.geometry().inodes_per_group);
+        let desc = self.group(nr)?;
+        desc.flags.remove(GroupFlags::INODE_UNINIT);
+        desc.free_inodes = zeros(bitmap, inodes);
+        desc.seal_inode_bitmap(bitmap, &sb);
+        let block = desc.inode_bitmap;
+        self.write(block, bitmap)
+    }
+
+    /// Free blocks, of whole clusters.
+    pub(crate) fn free_blocks(&mut self) -> Result<u64> {
+        let shift = self.geometry().cluster_ratio_shift;
+        Ok(self.groups()?.iter().map(|desc| u64::from(desc.free_clusters)).sum::<u64>() << shift)
+    }
+
+    /// Takes free blocks, first fit from a group on: runs that begin with a cluster each; the last may end
+    /// inside one.
+    pub(crate) fn take(&mut self, blocks: u64, goal: GroupNr) -> Result<Vec<Range<u64>>> {
+        let free = self.free_blocks()?;
+        if free < blocks {
+            return Err(Error::refused(format!("{blocks} blocks are needed, and {free} are free")));
+        }
+        let (mut runs, mut left) = (Vec::new(), blocks);
+        let groups = self.geometry().groups();
+        for nr in (goal.get()..groups).chain(0..goal.get().min(groups)).map(GroupNr::new) {
+            if left == 0 {
+                break;
+            }
+            if self.group(nr)?.free_clusters > 0 {
+                self.take_in(nr, &mut left, &mut runs)?;
+            }
+        }
+        if left > 0 {
+            return Err(Error::refused("the counts of free blocks are wrong: run e2fsck -f first"));
+        }
+        Ok(runs)
+    }
+
+    fn take_in(&mut self, nr: GroupNr, left: &mut u64, runs: &mut Vec<Range<u64>>) -> Result<()> {
+        let mut bitmap = self.block_bitmap(nr)?;
+        let geometry = self.geometry();
+        let (first, ratio) = (geometry.first_block(nr).get(), u64::from(geometry.cluster_blocks()));
+        let end = first + u64::from(geometry.blocks_in(nr));
+        for cluster in 0..geometry.clusters_in(nr) {
+            if *left == 0 {
+                break;
+            }
+            let start = first + u64::from(cluster) * ratio;
+            if is_set(&bitmap, cluster) || start + ratio > end {
+                continue;
+            }
+            set_bits(&mut bitmap, cluster, 1);
+            let stop = start + ratio.min(*left);
+            *left -= stop - start;
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end = stop,
+                _ => runs.push(start..stop),
+            }
+        }
+        self.set_block_bitmap(nr, &bitmap)
+    }
+
+    /// Gives blocks back, with the whole clusters that they lie in.
+    pub(crate) fn give_back(&mut self, runs: &[Range<u64>]) -> Result<()> {
+        for run in runs {
+            let mut at = run.start;
+            while at < run.end {
+                let outside = || Error::refused(format!("block {at} can't belong to a file"));
+                let nr = self.geometry().group_of(BlockNr::new(at)).ok_or_else(outside)?;
+                let first = self.geometry().first_block(nr).get();
+                let stop = run.end.min(first + u64::from(self.geometry().blocks_in(nr)));
+                let shift = self.geometry().cluster_ratio_shift;
+                let mut bitmap = self.block_bitmap(nr)?;
+                for cluster in (at - first) >> shift..=(stop - 1 - first) >> shift {
+                    clear(&mut bitmap, low32(cluster));
+                }
+                self.set_block_bitmap(nr, &bitmap)?;
+                at = stop;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the slot of an inode lies.
+    fn slot_place(&mut self, nr: InodeNr) -> Result<Bytes> {
+        let missing = || Error::refused(format!("there is no inode {nr}"));
+        let (group, index) = self.geometry().inode_slot(nr).ok_or_else(missing)?;
+        let table = self.group(group)?.inode_table;
+        let geometry = self.geometry();
+        let within = u64::from(index) * u64::from(geometry.inode_size);
+        Ok(table.offset(geometry.block_size) + Bytes::new(within))
+    }
+
+    pub(crate) fn inode(&mut self, nr: InodeNr) -> Result<Inode> {
+        let mut slot = vec![0; usize_of(self.geometry().inode_size)];
+        let place = self.slot_place(nr)?;
+        self.device.read_at(place, &mut slot)?;
+        Ok(Inode::parse(&slot, nr, &self.sb)?)
+    }
+
+    pub(crate) fn set_inode(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
+        let mut slot = vec![0; usize_of(self.geometry().inode_size)];
+        inode.render(&mut slot, nr, &self.sb);
+        let place = self.slot_place(nr)?;
+        Ok(self.device.write_at(place, &slot)?)
+    }
+
+    /// Makes an inode one that was never used.
+    pub(crate) fn clear_inode(&mut self, nr: InodeNr) -> Result<()> {
+        let slot = vec![0; usize_of(self.geometry().inode_size)];
+        let blank = Inode::parse(&slot, nr, &self.sb)?;
+        self.set_inode(nr, &blank)
+    }
+
+    /// Takes the first free inode that is not reserved.
+    pub(crate) fn take_inode(&mut self) -> Result<InodeNr> {
+        let per_group = self.geometry().inodes_per_group;
+        for group in self.all_groups() {
+            let mut bitmap = self.inode_bitmap(group)?;
+            let free = |index: &u32| {
+                self.geometry().inode_at(group, *index) >= self.sb.first_inode() && !is_set(&bitmap, *index)
+            };
+            let Some(index) = (0..per_group).find(free) else { continue };
+            set_bits(&mut bitmap, index, 1);
+            self.set_inode_bitmap(group, &bitmap)?;
+            let desc = self.group(group)?;
+            desc.itable_unused = desc.itable_unused.min(per_group - index - 1);
+            return Ok(self.geometry().inode_at(group, index));
+        }
+        Err(Error::refused("there is no free inode: remove a file first"))
+    }
+
+    /// Gives an inode back, unless its number is reserved.
+    pub(crate) fn give_back_inode(&mut self, nr: InodeNr) -> Result<()> {
+        self.clear_inode(nr)?;
+        if nr < self.sb.first_inode() {
+            return Ok(());
+        }
+        let missing = || Error::refused(format!("there is no inode {nr}"));
+        let (group, index) = self.geometry().inode_slot(nr).ok_or_else(missing)?;
+        let mut bitmap = self.inode_bitmap(group)?;
+        clear(&mut bitmap, index);
+        self.set_inode_bitmap(group, &bitmap)
+    }
+
+    /// Calls `visit` with every slot that was ever used and whether its inode is in use; what `visit` changes
+    /// is written.
+    pub(crate) fn each_inode(&mut self, visit: &mut Visit<'_, 'a>) -> Result<()> {
+        let lazy = self.sb.features().group_checksums();
+        for group in self.all_groups() {
+            let desc = self.group(group)?.clone();
+            let geometry = self.geometry();
+            let unused = if lazy { desc.itable_unused } else { 0 };
+            let count = geometry.inodes_per_group.saturating_sub(unused);
+            if desc.flags.contains(GroupFlags::INODE_UNINIT) && lazy {
+                continue;
+            }
+            let (len, start) = (usize_of(geometry.inode_size), desc.inode_table.offset(geometry.block_size));
+            let bitmap = self.inode_bitmap(group)?;
+            let mut table = vec![0; len * usize_of(count)];
+            self.device.read_at(start, &mut table)?;
+            for (index, bytes) in (0..count).zip(table.chunks_exact(len)) {
+                if bytes.iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                let nr = self.geometry().inode_at(group, index);
+                let mut slot = bytes.to_vec();
+                visit(self, nr, &mut slot, is_set(&bitmap, index))?;
+                if slot != bytes {
+                    self.device.write_at(start + Bytes::of(len * usize_of(index)), &slot)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Zeros what was never used of a group's inode table.
+    pub(crate) fn zero_unused_inodes(&mut self, nr: GroupNr) -> Result<()> {
+        let desc = self.group(nr)?.clone();
+        let geometry = self.geometry();
+        let all = geometry.inodes_per_group;
+        let used = if desc.flags.contains(GroupFlags::INODE_UNINIT) { 0 } else { all - desc.itable_unused };
+        let bytes = |inodes: u32| Bytes::new(u64::from(inodes) * u64::from(geometry.inode_size));
+        let start = desc.inode_table.offset(geometry.block_size);
+        Ok(self.device.zero(start + bytes(used), bytes(all - used))?)
+    }
+
+    /// Writes descriptors and superblocks, all copies.
+    pub(crate) fn finish(mut self) -> Result<SuperBlock> {
+        if !self.groups.is_empty() {
+            let inodes = self.groups.iter().map(|desc| desc.free_inodes).sum();
+            let blocks = Blocks::new(self.free_blocks()?);
+            self.sb.set_free(blocks, inodes);
+            self.write_groups()?;
+        }
+        let geometry = self.geometry();
+        self.device.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?;
+        for nr in self.all_groups().skip(1).filter(|nr| geometry.has_super(*nr)) {
+            let place = geometry.super_block(nr).offset(geometry.block_size);
+            self.device.write_at(place, &self.sb.render(nr))?;
+        }
+        Ok(self.sb)
+    }
+
+    fn write_groups(&self) -> Result<()> {
+        let geometry = self.geometry();
+        let (per, len) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
+        let holders: Vec<GroupNr> = self.all_groups().skip(1).filter(|nr| geometry.has_super(*nr)).collect();
+        for index in 0..geometry.desc_blocks() {
+            let place = geometry.desc_block(index);
+            let mut block = self.read(place)?;
+            let first = index * per;
+            let descs = self.groups.iter().skip(usize_of(first));
+            for ((nr, desc), slot) in (first..).zip(descs).zip(block.chunks_exact_mut(len)) {
+                desc.render(slot, GroupNr::new(nr), &self.sb);
+            }
+            self.write(place, &block)?;
+            for copy in geometry.desc_block_backups(index) {
+                self.write(copy, &block)?;
+            }
+            if index < geometry.old_desc_blocks() {
+                for holder in &holders {
+                    let copy = geometry.super_block(*holder).get() + 1 + u64::from(index);
+                    self.write(BlockNr::new(copy), &block)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sets the bits from `used` to the end of the bitmap's block.
+fn pad(bitmap: &mut [u8], used: u32) {
+    let all = low32(hectare_units::u64_of(bitmap.len()) * 8);
+    set_bits(bitmap, used, all - used);
+}
+
+pub(crate) fn is_set(bitmap: &[u8], bit: u32) -> bool {
+    bitmap.get(usize_of(bit / 8)).is_none_or(|byte| byte >> (bit % 8) & 1 == 1)
+}
+
+fn clear(bitmap: &mut [u8], bit: u32) {
+    if let Some(byte) = bitmap.get_mut(usize_of(bit / 8)) {
+        *byte &= !(1 << (bit % 8));
+    }
+}
+
+/// Clear bits among the first `len`.
+fn zeros(bitmap: &[u8], len: u32) -> u32 {
+    let whole: u32 = bitmap[..usize_of(len / 8)].iter().map(|byte| byte.count_zeros()).sum();
+    let rest = (len / 8 * 8..len).filter(|bit| !is_set(bitmap, *bit)).count();
+    whole + low32(hectare_units::u64_of(rest))
+}
