@@ -3,6 +3,21 @@
 use crate::trial::Trial;
 use hectare_oracle::{corpus, skip, unpacked};
 
+/// Images that no repair makes sound, which is said without writing.
+const REFUSED: [&str; 2] = ["f_ext_journal", "j_ext_dumpe2fs"];
+/// Images of which e2fsck keeps an inode that is not the same here: the reasons are in
+/// `docs/benchmarks/repair.md`.
+const DIFFERENT: [&str; 8] = [
+    "f_badroot",
+    "f_cloneblock_alloc_error",
+    "f_ea_inode_dir_ref",
+    "f_ea_value_crash",
+    "f_inlinedata_repair",
+    "f_inlinedir_bad_symlink",
+    "f_quota_shrinkdir",
+    "j_corrupt_journal_block",
+];
+
 #[test]
 fn the_corpus_is_mended() {
     let images = match corpus() {
@@ -11,6 +26,7 @@ fn the_corpus_is_mended() {
     };
     let only = std::env::var("HECTARE_ONLY").unwrap_or_default();
     let mut bad = 0;
+    let (mut bad, mut losing) = (Vec::new(), Vec::new());
     println!(
         "| image | e2fsck -fn | check | ours | e2fsck -fn after | inodes | lost | gained | paths lost/gained |"
     );
@@ -36,7 +52,12 @@ fn the_corpus_is_mended() {
             trial.lost_paths,
             trial.gained_paths
         );
-        bad += u32::from(!trial.is_clean());
+        if trial.is_clean() == REFUSED.contains(&&*name) {
+            bad.push(name.clone());
+        }
+        if !trial.lost.is_empty() && !DIFFERENT.contains(&&*name) {
+            losing.push(name.clone());
+        }
         if !only.is_empty() {
             println!("before:\n{}\ntheirs:\n{}", trial.before.out, trial.theirs.as_ref().unwrap().out);
             if let Ok(done) = &trial.repaired {
@@ -47,5 +68,6 @@ fn the_corpus_is_mended() {
             println!("after:\n{}", trial.after.as_ref().map_or("", |ran| &ran.out));
         }
     }
-    assert_eq!(bad, 0, "images that are not clean afterwards");
+    assert!(bad.is_empty(), "not clean afterwards: {bad:?}");
+    assert!(losing.is_empty(), "with losses: {losing:?}");
 }
