@@ -1,8 +1,9 @@
-//! How much comes out of damaged volumes: `cargo xtask salvage [--runs N] [--files N] [--seed N] [--release]`.
+//! How much comes out of damaged volumes:
+//! `cargo xtask salvage [--runs N] [--files N] [--seed N] [--release]`.
 //!
 //! Volumes of six kinds with thousands of files are damaged at random, and read in three ways: by `hectare
-//! salvage`, by `debugfs -c -R rdump`, and by `e2fsck -fy` and rdump. A file counts if its content came out whole,
-//! wherever it went. The table says how many, in per mille; the job fails if ours is the lowest in sum.
+//! salvage`, by `debugfs -c -R rdump`, and by `e2fsck -fy` and rdump. A file counts if its content came out
+//! whole, wherever it went. The table says how many, in per mille; the job fails if ours is the lowest in sum.
 //!
 //! Then files that were removed, by the kernel and by a mount of ours, on ext3 and ext4, are looked for with
 //! `hectare salvage --deleted`.
