@@ -282,8 +282,9 @@ fn read_three_ways(
         let _ = fs::remove_dir_all(out);
         fs::create_dir(out).map_err(told)?;
     }
-    let mut ours = bounded(program);
-    ours.arg("salvage").arg(image).arg("-o").arg(&outs[0]);
+    // What it makes is sparse.
+    let mut ours = Command::new("timeout");
+    ours.arg("60").arg(program).arg("salvage").arg(image).arg("-o").arg(&outs[0]);
     let code = quiet(&mut ours)?;
     if !matches!(code, Some(0 | 1)) {
         eprintln!("{ours:?} ended with {code:?}");
