@@ -17,7 +17,7 @@ use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
 use crate::write_args::Tolerant;
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
-use hectare_engine::{JournalDevice, OpenOptions, Volume};
+use hectare_engine::{JournalDevice, Volume};
 use hectare_fuse::{
     Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, REMOUNT, confine, is_root,
     metrics_address, mounted_image, mounted_on, serve,

@@ -25,7 +25,6 @@ fn the_corpus_is_mended() {
         Err(reason) => skip!("repair corpus::the_corpus_is_mended", reason),
     };
     let only = std::env::var("HECTARE_ONLY").unwrap_or_default();
-    let mut bad = 0;
     let (mut bad, mut losing) = (Vec::new(), Vec::new());
     println!(
         "| image | e2fsck -fn | check | ours | e2fsck -fn after | inodes | lost | gained | paths lost/gained |"
