@@ -213,7 +213,7 @@ impl File {
             }
             let (first, last) = (start.max(at), (extent.end() << shift).min(end));
             let part = &mut buffer[index_of(first - at)..index_of(last - at)];
-            let place = (extent.physical.get() << shift) + (first - start);
+            let place = (extent.physical.get() << shift).saturating_add(first - start);
             for lost in self.salvage.volume.source.read(place, part) {
                 let offset = first + (lost.start - place);
                 let len = lost.end - lost.start;
