@@ -1,8 +1,8 @@
-//! Damages volumes at random and repairs them, beside e2fsck: `cargo xtask repair [--trials N] [--seed N] [--keep
-//! DIR]`.
+//! Damages volumes at random and repairs them, beside e2fsck: `cargo xtask repair [--trials N] [--seed N]
+//! [--keep DIR]`.
 //!
-//! Runs the trial of the repair's own tests, which has volumes of ten feature sets with some thousand files. The
-//! last line sums up; a volume that is not mended fails the job, and is left in the folder of `--keep`.
+//! Runs the trial of the repair's own tests, which has volumes of ten feature sets with some thousand files.
+//! The last line sums up; a volume that is not mended fails the job, and is left in the folder of `--keep`.
 
 use crate::steps::{cargo, parsed, shown, understood};
 

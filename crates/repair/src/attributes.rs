@@ -106,8 +106,8 @@ impl Work<'_> {
         }
     }
 
-    /// The sound attributes of an area whose entries begin at `first`, values counted from `base`; and whether
-    /// all were. Hashes are made right, so they need not be.
+    /// The sound attributes of an area whose entries begin at `first`, values counted from `base`; and
+    /// whether all were. Hashes are made right, so they need not be.
     fn read_area(&mut self, bytes: &[u8], first: usize, base: usize, place: Place) -> (Vec<Attr>, bool) {
         let in_block = base == 0;
         let parsed =

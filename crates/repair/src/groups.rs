@@ -125,8 +125,8 @@ impl Work<'_> {
         }
     }
 
-    /// Bitmaps that lie in other metadata are put elsewhere; that an inode table does is believed of the group
-    /// whose backup says so.
+    /// Bitmaps that lie in other metadata are put elsewhere; of an inode table that does, the place in the
+    /// backup counts.
     fn part_overlaps(&mut self) {
         let geometry = self.geometry().clone();
         let itable = u64::from(geometry.itable_blocks());

@@ -7,7 +7,7 @@
 //! file. There is a bound on rounds; beyond it the volume stays as it was and the first problem is named.
 //!
 //! A round, in order: superblock and journal ([`superblock`], [`journal`]), group descriptors ([`groups`]),
-//! orphans ([`orphans`]), inodes with their attributes and maps ([`inodes`], [`attributes`], [`maps`]), blocks
+//! orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`], [`maps`]), blocks
 //! with two owners ([`claims`]), inodes with a task ([`reserved`]), directories ([`directories`]), the tree
 //! ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]), bitmaps and counts ([`bitmaps`]).
 //!

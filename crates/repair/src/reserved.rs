@@ -292,7 +292,7 @@ impl Work<'_> {
         self.put_slot(&mut slot)
     }
 
-    /// The resize inode: its table of tables names the kept blocks in group 0, each of which names its copies.
+    /// The resize inode: its table of tables names the kept blocks in group 0, and each of them its copies.
     fn mend_resize_inode(&mut self, task: Task) -> Result<(), Error> {
         let Task { mut slot, map, sound } = task;
         let place = Place::Inode(slot.nr);

@@ -1,8 +1,8 @@
 //! Writes a repaired volume out, and takes that back.
 //!
-//! Before the first byte of the device changes, everything that will change is in the undo file, durable, with
-//! checksums of what was there and of what comes. Then the superblock is marked as faulty, the changed blocks
-//! are written, and last the page of the superblock: a power cut leaves the old volume, or one that is marked
+//! Before the first byte of the device changes, everything that will change is in the undo file, durable,
+//! with checksums of what was there and of what comes. Then the superblock is marked as faulty, the changed
+//! blocks are written, and last the page of the superblock: a power cut leaves the old volume, or one that is marked
 //! and can be taken back or repaired.
 //!
 //! The file: a header of 64 bytes (magic, version, device length before and after, the number of pieces, the

@@ -26,9 +26,7 @@ fn the_corpus_is_mended() {
     };
     let only = std::env::var("HECTARE_ONLY").unwrap_or_default();
     let (mut bad, mut losing) = (Vec::new(), Vec::new());
-    println!(
-        "| image | e2fsck -fn | check | ours | e2fsck -fn after | inodes | lost | gained | paths lost/gained |"
-    );
+    println!("| image | e2fsck -fn | check | ours | after | inodes | lost | gained | paths lost/gained |");
     for packed in images {
         let name = packed.file_name().unwrap().to_string_lossy().replace(".img.gz", "");
         if !name.contains(&only) {

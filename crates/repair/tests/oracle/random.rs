@@ -1,5 +1,5 @@
-//! Volumes of some thousand files, damaged at random: after a repair `e2fsck -fn` is content, and what `e2fsck
-//! -fy` keeps is kept.
+//! Volumes of some thousand files, damaged at random: after a repair `e2fsck -fn` is content, and what
+//! `e2fsck -fy` keeps is kept.
 //!
 //! `HECTARE_TRIALS` says how many, `HECTARE_SEED` from which seed on, `HECTARE_KEEP` names a folder for the
 //! images that failed.
@@ -173,8 +173,9 @@ fn damaged_volumes_are_mended() {
         }
     }
     println!(
-        "{trials} damaged volumes: {} not mended {failed:?}; {kept} inodes kept, {lost} that e2fsck -fy kept are \
-         lost or differ, {gained} the other way round; e2fsck left {theirs_left}; the longest took {longest:?}",
+        "{trials} damaged volumes: {} not mended {failed:?}; {kept} inodes kept, {lost} that e2fsck -fy kept \
+         are lost or differ, {gained} the other way round; e2fsck left {theirs_left}; the longest took \
+         {longest:?}",
         failed.len()
     );
     assert!(failed.is_empty(), "not mended: {failed:?}");
