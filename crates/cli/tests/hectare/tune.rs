@@ -40,7 +40,8 @@ fn filled(name: &str, args: &[&str]) -> Result<PathBuf, Skip> {
     let script = "set -e; mkdir -p many deep; i=0; while [ $i -lt 400 ]; do \
          echo $i > many/a-name-that-is-long-enough-to-fill-blocks-$i; i=$((i+1)); done; \
          i=0; while [ $i -lt 700 ]; do \
-         dd if=/dev/zero of=fragmented bs=1024 count=1 seek=$((i*3)) conv=notrunc status=none; i=$((i+1)); done; \
+         dd if=/dev/zero of=fragmented bs=1024 count=1 \
+         seek=$((i*3)) conv=notrunc status=none; i=$((i+1)); done; \
          ln -s many link; ln fragmented hard; mkfifo pipe; echo x > owned; chown 1000:1000 owned; \
          ln -s \"$(printf '%0300d' 7)\" long; rm many/*9; \
          setfattr -n user.big -v \"$(printf '%0700d' 1)\" owned 2>/dev/null || true";
