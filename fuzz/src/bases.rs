@@ -3,6 +3,7 @@
 //! They are made by `cargo xtask fuzz bases` (see there for what each holds) and kept compressed, because a
 //! fuzzer's findings are only good with the very bytes they were found on.
 
+use crate::repair;
 use flate2::read::GzDecoder;
 use std::io::Read;
 use std::sync::OnceLock;
@@ -20,6 +21,8 @@ pub struct Base {
     pub units: Vec<usize>,
     /// Bytes of an inode's slot.
     pub inode_size: usize,
+    /// Where the inodes in use have their slots: byte offsets.
+    pub inodes: Vec<usize>,
 }
 
 macro_rules! bases {
@@ -30,14 +33,37 @@ macro_rules! bases {
 }
 
 bases![
-    "plain", "ext2", "old-csum", "inline", "bigalloc", "ea-inode", "meta-bg", "index", "modern", "mmp",
-    "four-k", "deep",
+    "plain",
+    "ext2",
+    "old-csum",
+    "inline",
+    "bigalloc",
+    "ea-inode",
+    "meta-bg",
+    "index",
+    "modern",
+    "mmp",
+    "four-k",
+    "deep",
+    "ext3",
+    "inline-old",
+    "casefold",
+    "quota",
 ];
 
 /// All of them, in an order that inputs rely on.
 pub fn all() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| COMPRESSED.iter().map(|(name, bytes)| Base::unpack(name, bytes)).collect())
+}
+
+/// The one of that number among those of these names, counted around.
+///
+/// # Panics
+/// If there is none of that name.
+pub fn named(names: &[&str], number: u8) -> &'static Base {
+    let name = names[usize::from(number) % names.len()];
+    all().iter().find(|base| base.name == name).expect("a base of that name")
 }
 
 impl Base {
@@ -50,6 +76,7 @@ impl Base {
         let units = image.chunks(UNIT).enumerate().filter(used).map(|(i, _)| i).collect();
         // The superblock's field; these volumes all have it.
         let inode_size = usize::from(u16::from_le_bytes([image[1024 + 0x58], image[1024 + 0x59]]));
-        Self { name, image, units, inode_size }
+        let inodes = repair::inodes(&mut image);
+        Self { name, image, units, inode_size, inodes }
     }
 }

@@ -4,7 +4,8 @@
 //! whole volume take their input as a list of small changes ([`patch`]) to one of a few tiny volumes made by
 //! mke2fs ([`bases`]), and then have every checksum set right again ([`repair`]): what the engine sees is a
 //! volume that is wrong, but well sealed, as an attacker would make it. [`walk`] does everything that reading
-//! can do, and [`script`] everything that writing can.
+//! can do, and [`script`] everything that writing can
+//! ([`written`] runs it).
 //!
 //! The targets themselves are the programs in `src/bin`, one each. None of them needs a sanitizer: what is
 //! looked for are panics (assertions and overflow checks are on), hangs, and amplification: memory and time
@@ -24,6 +25,7 @@ pub mod script;
 pub mod smoke;
 pub mod tree;
 pub mod walk;
+pub mod written;
 
 #[cfg(feature = "libfuzzer")]
 #[doc(hidden)]

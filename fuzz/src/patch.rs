@@ -40,6 +40,12 @@ const CHANGES_MAX: u8 = 40;
 const TOGGLES_FROM: u8 = 252;
 /// Where an inode has its flags.
 const FLAGS_AT: usize = 0x20;
+/// Where it has its map, or what is inside it.
+const MAP_AT: usize = 0x28;
+/// Where it has attributes, usually.
+const BODY_AT: usize = 0xa0;
+/// Where it has its mode, size, links, sectors, flags, attribute block, upper size, and the length of its fields.
+const FIELDS: [usize; 8] = [0, 4, 0x1a, 0x1c, FLAGS_AT, 0x68, 0x6c, 0x80];
 
 /// A volume changed as an input says, and what of the input is left.
 pub struct Patched<'a> {
@@ -58,6 +64,24 @@ pub struct Patched<'a> {
 pub fn decode(bytes: &[u8]) -> Patched<'_> {
     let mut input = Input::new(bytes);
     let base = input.pick(bases::all());
+    changed(base, input, change)
+}
+
+/// As [`decode`], for one of these bases, with half of the changes aimed at fields of inodes in use.
+#[must_use]
+pub fn decode_aimed<'a>(bytes: &'a [u8], names: &[&str]) -> Patched<'a> {
+    let mut input = Input::new(bytes);
+    let base = bases::named(names, input.byte());
+    changed(base, input, |image, base, input| {
+        if input.byte() & 1 == 0 { change(image, base, input) } else { aim(image, base, input) }
+    })
+}
+
+fn changed<'a>(
+    base: &'static Base,
+    mut input: Input<'a>,
+    change: impl Fn(&mut [u8], &Base, &mut Input<'_>),
+) -> Patched<'a> {
     let flags = input.byte();
     let count = input.byte() % CHANGES_MAX;
     let mut image = base.image.clone();
@@ -132,6 +156,29 @@ fn change(image: &mut [u8], base: &Base, input: &mut Input<'_>) {
         7 => add(image, at & !3, 4, input.byte()),
         _ => {
             // The number of a block in use: a pointer to something that is there.
+            let block = unit_start(base, input) / UNIT;
+            put(image, at & !3, &low(u32::try_from(block).unwrap_or(0), 4));
+        }
+    }
+}
+
+/// Changes a field of an inode in use: of its map or what is inside it, of what follows its fields, or one of
+/// [`FIELDS`].
+fn aim(image: &mut [u8], base: &Base, input: &mut Input<'_>) {
+    let slot = *input.pick(&base.inodes);
+    let field = match usize::from(input.byte()) {
+        at @ 0..60 => MAP_AT + at,
+        at @ 60..120 => FIELDS[at % FIELDS.len()],
+        at => (BODY_AT + 2 * (at - 120)) % base.inode_size,
+    };
+    let at = slot + field;
+    match input.byte() % 6 {
+        0 => put(image, at, &[input.byte()]),
+        1 => put(image, at & !1, &low(*input.pick(&EDGES), 2)),
+        2 => put(image, at & !3, &low(*input.pick(&EDGES), 4)),
+        3 => add(image, at & !1, 2, input.byte()),
+        4 => add(image, at & !3, 4, input.byte()),
+        _ => {
             let block = unit_start(base, input) / UNIT;
             put(image, at & !3, &low(u32::try_from(block).unwrap_or(0), 4));
         }

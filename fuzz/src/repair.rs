@@ -1,4 +1,4 @@
-//! Repairs every checksum of a damaged volume.
+//! Repairs every checksum of a damaged volume, and finds out what of it is in use.
 //!
 //! It goes wherever the damaged structures lead, so it trusts nothing: what doesn't lie inside the image is
 //! skipped, and constants limit how much is read. It shares only the checksum functions and the superblock's
@@ -10,7 +10,7 @@ use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::{extent, group, orphan, xattr};
-use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, LogicalBlock, index_of, usize_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, LogicalBlock, index_of, u64_of, usize_of};
 use std::ops::Range;
 
 const SUPERBLOCK: Range<usize> = 1024..2048;
@@ -22,6 +22,8 @@ const METADATA_CSUM: u32 = 0x400;
 const EXTENTS_FLAG: u32 = 0x8_0000;
 const INLINE_FLAG: u32 = 0x1000_0000;
 const INDEX_FLAG: u32 = 0x1000;
+/// Where an inode has its link count.
+const LINKS_AT: usize = 0x1a;
 
 /// Seals a volume as it is now.
 pub fn seal(image: &mut [u8]) {
@@ -44,6 +46,33 @@ pub fn seal(image: &mut [u8]) {
         }
     }
     volume.seal_mmp();
+}
+
+/// Where the inodes in use of a sound volume have their slots: byte offsets.
+pub fn inodes(image: &mut [u8]) -> Vec<usize> {
+    let Ok(sb) = SuperBlock::parse(&image[SUPERBLOCK], Bytes::of(image.len())) else { return Vec::new() };
+    let mut volume = Volume { image, sb: &sb };
+    let mut slots = Vec::new();
+    for group in (0..sb.geometry().groups()).map(GroupNr::new) {
+        // It is sealed as it was.
+        let Some(table) = volume.seal_group(group) else { continue };
+        let used = |index: &u32| volume.slot(table, *index).is_some_and(|range| volume.image[range][0] != 0);
+        let used = (0..sb.geometry().inodes_per_group).filter(used);
+        slots.extend(used.filter_map(|index| Some(volume.slot(table, index)?.start)));
+    }
+    slots
+}
+
+/// The first byte of something in use that differs between two states of a volume. The superblock (which records
+/// findings) and the group descriptors, free blocks and free inodes may differ: an operation that fails gives
+/// back what it took.
+#[must_use]
+pub fn first_change(before: &[u8], after: &[u8]) -> Option<usize> {
+    let mut image = after.to_vec();
+    let sb = SuperBlock::parse(&after[SUPERBLOCK], Bytes::of(after.len())).ok()?;
+    let volume = Volume { image: &mut image, sb: &sb };
+    let changes = (0..after.len()).filter(|at| before.get(*at) != Some(&after[*at]));
+    changes.into_iter().find(|at| !SUPERBLOCK.contains(at) && volume.is_used(*at))
 }
 
 /// Sets the checksum of a superblock of 1024 bytes, if it says that there is one.
@@ -113,18 +142,55 @@ impl Volume<'_> {
         self.block_range(nr).map(|range| &mut self.image[range])
     }
 
-    /// Seals a group's bitmaps and descriptor; the first block of its inode table.
-    fn seal_group(&mut self, group: GroupNr) -> Option<BlockNr> {
+    /// Where a group has its descriptor.
+    fn descriptor(&self, group: GroupNr) -> Option<Range<usize>> {
         let geometry = self.sb.geometry();
         let per_block = geometry.descs_per_block();
         let block = self.block_range(geometry.desc_block(group.get() / per_block))?;
         let len = usize_of(geometry.desc_size);
         let start = block.start + usize_of(group.get() % per_block) * len;
-        let mut slot = self.image.get(start..start + len)?.to_vec();
-        let raw = group::raw_of(&slot);
+        (start + len <= self.image.len()).then_some(start..start + len)
+    }
+
+    /// A group's block bitmap, inode bitmap and inode table.
+    fn places(&self, group: GroupNr) -> Option<[BlockNr; 3]> {
+        let raw = group::raw_of(&self.image[self.descriptor(group)?]);
         let join = |lo: u32, hi: u32| BlockNr::new(u64::from(lo) | u64::from(hi) << 32);
-        let blocks = join(raw.bg_block_bitmap_lo.get(), raw.bg_block_bitmap_hi.get());
-        let inodes = join(raw.bg_inode_bitmap_lo.get(), raw.bg_inode_bitmap_hi.get());
+        Some([
+            join(raw.bg_block_bitmap_lo.get(), raw.bg_block_bitmap_hi.get()),
+            join(raw.bg_inode_bitmap_lo.get(), raw.bg_inode_bitmap_hi.get()),
+            join(raw.bg_inode_table_lo.get(), raw.bg_inode_table_hi.get()),
+        ])
+    }
+
+    /// Whether a byte is of something in use, descriptors apart.
+    fn is_used(&self, at: usize) -> bool {
+        let geometry = self.sb.geometry();
+        let nr = BlockNr::new(u64_of(at) >> geometry.block_size.shift());
+        let mut descs = (0..geometry.desc_blocks()).map(|index| geometry.desc_block(index));
+        let Some(group) = geometry.group_of(nr) else { return true };
+        let Some([bitmap, _, table]) = self.places(group) else { return true };
+        let within = (nr.get() - geometry.first_block(group).get()) >> geometry.cluster_ratio_shift;
+        let bit = index_of(within);
+        let is_free = self
+            .block(bitmap)
+            .and_then(|bits| bits.get(bit / 8))
+            .is_some_and(|byte| byte >> (bit % 8) & 1 == 0);
+        let size = usize_of(geometry.inode_size);
+        let start = index_of(table.offset(geometry.block_size).get());
+        let slot = at.checked_sub(start).map(|at| start + at / size * size);
+        let in_table = |slot: &usize| slot - start < size * usize_of(geometry.inodes_per_group);
+        let is_unused =
+            slot.filter(in_table).is_some_and(|slot| short(self.image, slot + LINKS_AT) == Some(0));
+        !(descs.any(|desc| desc == nr) || is_free || is_unused)
+    }
+
+    /// Seals a group's bitmaps and descriptor; the first block of its inode table.
+    fn seal_group(&mut self, group: GroupNr) -> Option<BlockNr> {
+        let geometry = self.sb.geometry();
+        let [blocks, inodes, table] = self.places(group)?;
+        let range = self.descriptor(group)?;
+        let mut slot = self.image[range.clone()].to_vec();
         if let Some(seed) = self.sb.seed() {
             let sum = |nr: BlockNr, covered: usize| {
                 Some(seed.checksum(self.block(nr)?.get(..covered)?).to_le_bytes())
@@ -137,17 +203,21 @@ impl Volume<'_> {
             }
         }
         seal_descriptor(&mut slot, group, self.sb);
-        self.image[start..start + len].copy_from_slice(&slot);
-        Some(join(raw.bg_inode_table_lo.get(), raw.bg_inode_table_hi.get()))
+        self.image[range].copy_from_slice(&slot);
+        Some(table)
+    }
+
+    /// Where an inode has its slot in the table of a group.
+    fn slot(&self, table: BlockNr, index: u32) -> Option<Range<usize>> {
+        let size = usize_of(self.sb.geometry().inode_size);
+        let at = self.block_range(table)?.start + usize_of(index) * size;
+        (at + size <= self.image.len()).then_some(at..at + size)
     }
 
     fn seal_inode(&mut self, table: BlockNr, index: u32, nr: InodeNr) {
-        let geometry = self.sb.geometry();
         let Some(seed) = self.sb.seed() else { return };
-        let Some(table) = self.block_range(table) else { return };
-        let size = usize_of(geometry.inode_size);
-        let at = table.start + usize_of(index) * size;
-        let Some(slot) = self.image.get_mut(at..at + size) else { return };
+        let Some(range) = self.slot(table, index) else { return };
+        let slot = &mut self.image[range];
         if slot.iter().all(|byte| *byte == 0) {
             return;
         }

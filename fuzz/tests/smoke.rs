@@ -49,6 +49,10 @@ targets![
     shift,
     requests,
     quota,
+    map_write,
+    inline_write,
+    fold_write,
+    quota_write,
 ];
 
 fn holds(target: &str, program: &str) {

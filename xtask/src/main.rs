@@ -11,11 +11,15 @@
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
 //! | `crash` | tests the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
+//! | `resize` | judges random resizes against resize2fs, e2fsck and the kernel (see [`resize`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
+//! | `salvage` | counts what comes out of damaged volumes, by us and by others (see [`salvage`]) |
 //! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
+//! | `repair` | damages volumes at random and repairs them, beside e2fsck (see [`repair`]) |
+//! | `stress` | stress programs on a mount of every kind of volume (see [`stress`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -30,10 +34,14 @@ mod fuzz;
 mod killed;
 mod live;
 mod mutate;
+mod salvage;
+mod resize;
+mod repair;
 mod scratch;
 mod setup;
 mod soak;
 mod steps;
+mod stress;
 mod testing;
 mod tidy;
 mod unicode;
@@ -41,7 +49,7 @@ mod unicode;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|soak|unicode";
+                     live|mutate|repair|resize|salvage|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -57,11 +65,15 @@ fn main() -> ExitCode {
         ["corpus", ref rest @ ..] => corpus::run(rest),
         ["conform", ref rest @ ..] => conform::run(rest),
         ["crash", ref rest @ ..] => crash::run(rest),
+        ["resize", ref rest @ ..] => resize::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["killed", ref rest @ ..] => killed::run(rest),
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
+        ["salvage", ref rest @ ..] => salvage::run(rest),
+        ["repair", ref rest @ ..] => repair::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
+        ["stress", ref rest @ ..] => stress::run(rest),
         ["unicode", ref rest @ ..] => unicode::run(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -219,6 +219,19 @@ impl<S: GroupSource> Allocator<S> {
         Ok(())
     }
 
+    /// Whether clusters could be [freed](Self::free).
+    ///
+    /// # Errors
+    /// Those of freeing them.
+    pub fn check_used(&self, run: Run) -> Result<(), AllocError<S::Error>> {
+        self.pieces(run)?.try_for_each(|(group, range)| {
+            match self.groups.open(group)?.group().first_not_used(&range) {
+                Some(at) => Err(AllocError::NotInUse { cluster: self.state().layout.cluster(group, at) }),
+                None => Ok(()),
+            }
+        })
+    }
+
     /// Marks clusters used without a transaction, whether they were free or used: for recovery and for laying
     /// out a new volume, before others allocate.
     ///

@@ -2,10 +2,11 @@
 //! that hold large values.
 
 use crate::context::Scan;
-use crate::context::attributes::{Holder, InodeAttributes, LargeEntry, Shared, SharedBlock};
+use crate::context::attributes::{Context, Holder, InodeAttributes, LargeEntry, Shared, SharedBlock};
 use crate::context::claims::FileClusters;
 use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
+use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{InodeFlags, Kind};
@@ -55,7 +56,13 @@ impl Scan<'_> {
 
     /// An encrypted file says how it is encrypted.
     fn check_context(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
-        if slot.flags().contains(InodeFlags::ENCRYPT) && found.context != Some(true) {
+        if let Some(context) = found.context
+            && let Some(info) = self.inodes.get_mut(nr.get())
+        {
+            info.policy = context.policy;
+        }
+        let sound = found.context.is_some_and(|context| context.sound);
+        if slot.flags().contains(InodeFlags::ENCRYPT) && !sound {
             self.tell(
                 What::Attributes,
                 Place::Inode(nr),
@@ -211,12 +218,19 @@ fn inline_tail(area: &Area<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether there is an encryption context, and whether it is of a known version and its length.
-fn context(area: &Area<'_>) -> Option<bool> {
+/// The encryption context, if there is one. It ends in a nonce of 16 bytes, which is not part of the policy.
+fn context(area: &Area<'_>) -> Option<Context> {
     let mut entries = area.entries();
     let entry = entries.find(|entry| entry.index == Index::ENCRYPTION && entry.suffix == b"c")?;
-    Some(match entry.value {
-        ValueRef::Inline(value) => matches!((value.first(), value.len()), (Some(1), 28) | (Some(2), 40)),
-        ValueRef::Inode { .. } => false,
-    })
+    let ValueRef::Inline(value) = entry.value else { return Some(Context { sound: false, policy: 0 }) };
+    let known = matches!(value.first(), Some(1 | 2));
+    let sound = if known {
+        matches!((value[0], value.len()), (1, 28) | (2, 40))
+    } else {
+        !matches!(value.first(), None | Some(0))
+    };
+    let said = &value[..value.len().saturating_sub(16)];
+    // What an unknown version says can't be compared.
+    let policy = if known { join32(crc32c(!0, said), crc32c(0, said)) } else { 0 };
+    Some(Context { sound, policy })
 }

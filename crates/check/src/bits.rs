@@ -13,7 +13,7 @@ const PAGE: usize = 4096;
 const PAGE_BITS: u64 = 8 * 4096;
 
 /// A bit for each cluster, the first in the lowest bit of the first byte.
-pub(crate) struct Bits {
+pub struct Bits {
     /// How many bytes there are.
     len: u64,
     pages: Vec<Page>,
@@ -68,13 +68,16 @@ impl Page {
 
 impl Bits {
     /// `len` clear bits; takes sixteen bytes for every 32,768 of them.
-    pub(crate) fn new(len: u64) -> Result<Self, OutOfMemory> {
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub fn new(len: u64) -> Result<Self, OutOfMemory> {
         let count = index_of(len.div_ceil(PAGE_BITS));
         Ok(Self { len: len.div_ceil(8), pages: memory::filled(Page::Run(0, 0), count)? })
     }
 
     /// Sets a range and gives the first bit that was set before. Bits beyond the end are ignored.
-    pub(crate) fn claim(&mut self, range: Range<u64>) -> Option<u64> {
+    pub fn claim(&mut self, range: Range<u64>) -> Option<u64> {
         let end = range.end.min(self.len * 8);
         let (mut at, mut taken) = (range.start, None);
         while at < end {
@@ -88,8 +91,30 @@ impl Bits {
         taken
     }
 
+    /// Clears one bit.
+    pub fn release(&mut self, at: u64) {
+        let Some(page) = self.pages.get_mut(index_of(at / PAGE_BITS)) else { return };
+        let mut bytes = Box::new([0; PAGE]);
+        page.copy(0, &mut bytes[..]);
+        let within = index_of(at % PAGE_BITS);
+        bytes[within / 8] &= !(1 << (within % 8));
+        *page = Page::Bytes(bytes);
+    }
+
+    /// Whether a bit is set; bits beyond the end are not.
+    #[must_use]
+    pub fn contains(&self, at: u64) -> bool {
+        let within = at % PAGE_BITS;
+        match self.pages.get(index_of(at / PAGE_BITS)) {
+            Some(Page::Run(start, end)) => (u64::from(*start)..u64::from(*end)).contains(&within),
+            Some(Page::Bytes(bytes)) => bytes[index_of(within / 8)] >> (within % 8) & 1 == 1,
+            None => false,
+        }
+    }
+
     /// The bytes from bit `start`, a multiple of eight, that hold `len` bits.
-    pub(crate) fn slice(&self, start: u64, len: u64) -> Vec<u8> {
+    #[must_use]
+    pub fn slice(&self, start: u64, len: u64) -> Vec<u8> {
         let end = (start + len).div_ceil(8).min(self.len);
         let (mut at, mut found) = (start / 8, Vec::new());
         while at < end {
@@ -127,7 +152,8 @@ fn in_page(at: u64, end: u64) -> (usize, usize) {
 }
 
 /// Set bits among the first `len`.
-pub(crate) fn count_ones(bytes: &[u8], len: u32) -> u32 {
+#[must_use]
+pub fn count_ones(bytes: &[u8], len: u32) -> u32 {
     let (whole, rest) = (hectare_units::usize_of(len / 8), len % 8);
     let full: u32 = bytes.iter().take(whole).map(|byte| byte.count_ones()).sum();
     full + bytes.get(whole).map_or(0, |byte| (byte & ((1 << rest) - 1)).count_ones())

@@ -7,7 +7,7 @@ use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;
-use hectare_ext4::inode::InodeFlags;
+use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_units::{BlockNr, Bytes, InodeNr, LogicalBlock, index_of, u64_of};
 use std::ops::Range;
 
@@ -33,14 +33,15 @@ impl Scan<'_> {
         }
     }
 
-    /// Content inside the inode fills it and its attribute.
+    /// Content inside the inode fits it and its attribute; that of directories and links fills them.
     pub(crate) fn check_inline_size(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
         let Some(inline) = &found.inline else {
             self.tell(What::Attributes, Place::Inode(nr), "its data are inside, but system.data is missing");
             return;
         };
         let room = 60 + u64_of(inline.len());
-        if slot.size() > room {
+        let whole = matches!(slot.kind(), Some(Kind::Directory | Kind::Symlink));
+        if slot.size() > room || whole && slot.size() != room {
             self.tell_inode(nr, format!("its size is {}, there is room for {room} bytes", slot.size()));
         }
     }

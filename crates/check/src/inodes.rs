@@ -207,6 +207,13 @@ impl Scan<'_> {
         {
             self.tell_inode(nr, "it is marked as indexed, but can have no index");
         }
+        let folds = slot.kind() == Some(Kind::Directory) && features.incompat.contains(Incompat::CASEFOLD);
+        if flags.contains(InodeFlags::CASEFOLD) && !folds {
+            self.tell_inode(nr, "it is marked as casefolded, but can't be");
+        }
+        if flags.contains(InodeFlags::IMAGIC) && !features.compat.contains(Compat::IMAGIC_INODES) {
+            self.tell_inode(nr, "it is marked as magic, which the volume does not have");
+        }
         if flags.contains(InodeFlags::EXTENTS) && !features.incompat.contains(Incompat::EXTENTS) {
             self.tell_inode(nr, "it is mapped by extents, which the volume does not have");
         }

@@ -44,7 +44,11 @@ mod reserved_inodes;
 mod steps;
 mod symlink;
 
+pub use bits::{Bits, count_ones};
+pub use raw_inode::RawInode;
+pub use records::{Record, records};
 pub use report::{Counts, Error, Options, Problem, Report, What};
+pub use symlink::encrypted_len;
 
 use hectare_device::Device;
 

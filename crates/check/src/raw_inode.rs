@@ -20,87 +20,110 @@ const PROJECT: usize = 0x9c;
 
 /// A slot of an inode table.
 #[derive(Clone, Copy)]
-pub(crate) struct RawInode<'a> {
+pub struct RawInode<'a> {
     bytes: &'a [u8],
-    pub(crate) raw: &'a raw::Inode,
+    /// Its first 128 bytes, by field.
+    pub raw: &'a raw::Inode,
 }
 
 impl<'a> RawInode<'a> {
     /// The slot; `None` if it is shorter than an inode.
-    pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let (raw, _) = raw::Inode::ref_from_prefix(bytes).ok()?;
         Some(Self { bytes, raw })
     }
 
     /// Whether nothing was ever written to it.
-    pub(crate) fn is_blank(&self) -> bool {
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
         self.bytes.iter().fold(0, |all, byte| all | byte) == 0
     }
 
-    pub(crate) fn links(&self) -> u16 {
+    /// How many links it counts.
+    #[must_use]
+    pub fn links(&self) -> u16 {
         self.raw.i_links_count.get()
     }
 
-    pub(crate) fn mode(&self) -> u16 {
+    /// Kind and permissions.
+    #[must_use]
+    pub fn mode(&self) -> u16 {
         self.raw.i_mode.get()
     }
 
-    pub(crate) fn dtime(&self) -> u32 {
+    /// The time of deletion, or the next inode of the orphan list.
+    #[must_use]
+    pub fn dtime(&self) -> u32 {
         self.raw.i_dtime.get()
     }
 
-    pub(crate) fn kind(&self) -> Option<Kind> {
+    /// What it is, if its mode says.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
         Kind::of_mode(self.mode())
     }
 
-    pub(crate) fn flags(&self) -> InodeFlags {
+    /// What is special about it.
+    #[must_use]
+    pub fn flags(&self) -> InodeFlags {
         InodeFlags::from_bits_retain(self.raw.i_flags.get())
     }
 
     /// All 64 bits of the size, whatever the kind.
-    pub(crate) fn size(&self) -> u64 {
+    #[must_use]
+    pub fn size(&self) -> u64 {
         join32(self.raw.i_size_lo.get(), self.raw.i_size_high.get())
     }
 
-    pub(crate) fn block(&self) -> &'a [u8; BLOCK_BYTES] {
+    /// The root of its map, or what is there instead.
+    #[must_use]
+    pub fn block(&self) -> &'a [u8; BLOCK_BYTES] {
         &self.raw.i_block
     }
 
     /// The attribute block's number, 0 for none.
-    pub(crate) fn file_acl(&self) -> u64 {
+    #[must_use]
+    pub fn file_acl(&self) -> u64 {
         join32(self.raw.i_file_acl_lo.get(), u32::from(self.raw.i_file_acl_high.get()))
     }
 
     /// `i_blocks` as stored: 48 bits with `huge_file`, else 32.
-    pub(crate) fn stored_blocks(&self, sb: &SuperBlock) -> u64 {
+    #[must_use]
+    pub fn stored_blocks(&self, sb: &SuperBlock) -> u64 {
         let huge = sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
         join32(self.raw.i_blocks_lo.get(), if huge { u32::from(self.raw.i_blocks_high.get()) } else { 0 })
     }
 
     /// `i_extra_isize`; 0 in a slot of 128 bytes.
-    pub(crate) fn extra_isize(&self) -> u16 {
+    #[must_use]
+    pub fn extra_isize(&self) -> u16 {
         self.half(BASE_SIZE)
     }
 
     /// The owner.
-    pub(crate) fn uid(&self) -> u32 {
+    #[must_use]
+    pub fn uid(&self) -> u32 {
         u32::from(self.raw.i_uid.get()) | u32::from(self.raw.i_uid_high.get()) << 16
     }
 
     /// The group.
-    pub(crate) fn gid(&self) -> u32 {
+    #[must_use]
+    pub fn gid(&self) -> u32 {
         u32::from(self.raw.i_gid.get()) | u32::from(self.raw.i_gid_high.get()) << 16
     }
 
     /// The project; 0 where the extra fields end before it.
-    pub(crate) fn project(&self) -> u32 {
+    #[must_use]
+    pub fn project(&self) -> u32 {
         let end = usize::from(self.extra_isize()) + BASE_SIZE;
         let word = self.bytes.get(PROJECT..PROJECT + 4).filter(|_| end >= PROJECT + 4);
         word.and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word))
     }
 
     /// The bytes after the extra fields, where attributes may lie; none where there are no extra fields.
-    pub(crate) fn attribute_area(&self) -> &'a [u8] {
+    #[must_use]
+    pub fn attribute_area(&self) -> &'a [u8] {
         let extra = usize::from(self.extra_isize());
         if extra == 0 { &[] } else { self.bytes.get(BASE_SIZE + extra..).unwrap_or_default() }
     }
@@ -114,7 +137,8 @@ impl<'a> RawInode<'a> {
 
     /// The stored checksum and the right one, if they differ; a blank slot needs none. `seed` is the
     /// volume's.
-    pub(crate) fn wrong_checksum(&self, nr: InodeNr, seed: Seed) -> Option<(u32, u32)> {
+    #[must_use]
+    pub fn wrong_checksum(&self, nr: InodeNr, seed: Seed) -> Option<(u32, u32)> {
         let wide = self.bytes.len() > BASE_SIZE && self.extra_isize() >= 4;
         let seed = seed.inode(nr, self.raw.i_generation.get());
         let (before, rest) = self.bytes.split_at_checked(CHECKSUM_LO)?;

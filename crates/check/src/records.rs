@@ -10,22 +10,22 @@ const SHORTEST: usize = 12;
 
 /// A record whose lengths are sound.
 #[derive(Clone, Copy)]
-pub(crate) struct Record<'a> {
+pub struct Record<'a> {
     /// Where in the block it starts.
-    pub(crate) at: usize,
+    pub at: usize,
     /// The inode, 0 if it is unused.
-    pub(crate) inode: u32,
+    pub inode: u32,
     /// The stored file type.
-    pub(crate) file_type: u8,
+    pub file_type: u8,
     /// The name.
-    pub(crate) name: &'a [u8],
+    pub name: &'a [u8],
     /// The byte after the name, if the record extends that far.
-    pub(crate) after: Option<u8>,
+    pub after: Option<u8>,
 }
 
 /// The records of `block` up to byte `end`. An error, the byte where no sound record starts, is the last
 /// item.
-pub(crate) fn records(block: &[u8], end: usize) -> impl Iterator<Item = Result<Record<'_>, usize>> {
+pub fn records(block: &[u8], end: usize) -> impl Iterator<Item = Result<Record<'_>, usize>> {
     let block = block.get(..end).unwrap_or(block);
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -101,9 +101,6 @@ impl Scan<'_> {
                 Err(what) => self.report.leave(what.0),
             }
         }
-        if features.incompat.contains(Incompat::ENCRYPT) {
-            self.report.leave("the policies of encrypted files");
-        }
         if features.compat.contains(Compat::HAS_JOURNAL) && sb.journal_inode().is_none() {
             self.report.leave("the external journal");
         }

@@ -44,10 +44,20 @@ impl Scan<'_> {
     }
 
     fn check_target(&mut self, nr: InodeNr, slot: RawInode<'_>, bytes: &[u8]) {
-        let len = bytes.iter().position(|byte| *byte == 0).map(u64_of);
-        let encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
-        if !encrypted && len != Some(slot.size()) {
+        let len = match slot.flags().contains(InodeFlags::ENCRYPT) {
+            true => encrypted_len(bytes),
+            false => bytes.iter().position(|byte| *byte == 0).map(u64_of),
+        };
+        if len != Some(slot.size()) {
             self.tell_inode(nr, format!("its size is {}, its target has another length", slot.size()));
         }
     }
+}
+
+/// The length of an encrypted target: two bytes that say how long the ciphertext is, and that. `None` if
+/// there is none, or no room for it.
+#[must_use]
+pub fn encrypted_len(bytes: &[u8]) -> Option<u64> {
+    let len = 2 + u64::from(u16::from_le_bytes(*bytes.first_chunk()?));
+    (len > 2 && len < u64_of(bytes.len())).then_some(len)
 }

@@ -12,10 +12,14 @@ pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod defrag;
 pub(crate) mod described;
+pub(crate) mod df;
 pub(crate) mod diff;
+pub(crate) mod du;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod find;
 pub(crate) mod format_options;
 pub(crate) mod freefrag;
 pub(crate) mod identify;
@@ -29,16 +33,23 @@ pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod quota;
+pub(crate) mod repair;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
+pub(crate) mod resize;
 pub(crate) mod rm;
+pub(crate) mod salvage;
+pub(crate) mod sh;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod sync;
+pub(crate) mod touch;
 pub(crate) mod tree;
+pub(crate) mod trim;
 pub(crate) mod tune;
 pub(crate) mod umount;
+pub(crate) mod undo;
 pub(crate) mod verity;
 pub(crate) mod xattr;
 
@@ -56,6 +67,9 @@ pub(crate) enum Command {
     Diff(diff::Arguments),
     Ls(ls::Arguments),
     Tree(tree::Arguments),
+    Find(find::Arguments),
+    Du(du::Arguments),
+    Df(df::Arguments),
     Stat(stat::Arguments),
     Cat(cat::Arguments),
     Cp(cp::Arguments),
@@ -63,18 +77,26 @@ pub(crate) enum Command {
     Rm(rm::Arguments),
     Mkdir(mkdir::Arguments),
     Ln(ln::Arguments),
+    Touch(touch::Arguments),
     Chmod(chmod::Arguments),
     Chown(chown::Arguments),
     Chattr(chattr::Arguments),
     Xattr(xattr::Arguments),
     Quota(quota::Arguments),
     Verity(verity::Arguments),
+    Sh(sh::Arguments),
     Identify(identify::Arguments),
     Info(info::Arguments),
     Tune(tune::Arguments),
     Check(check::Arguments),
+    Salvage(salvage::Arguments),
+    Resize(resize::Arguments),
+    Repair(repair::Arguments),
+    Undo(undo::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
+    Trim(trim::Arguments),
+    Defrag(defrag::Arguments),
     Explain(explain::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
@@ -91,6 +113,29 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether it works on files inside an image, and can be one of several on an image that stays open.
+    fn is_for_batches(&self) -> bool {
+        matches!(
+            self,
+            Self::Ls(_)
+                | Self::Tree(_)
+                | Self::Find(_)
+                | Self::Du(_)
+                | Self::Stat(_)
+                | Self::Cat(_)
+                | Self::Cp(_)
+                | Self::Mv(_)
+                | Self::Rm(_)
+                | Self::Mkdir(_)
+                | Self::Ln(_)
+                | Self::Touch(_)
+                | Self::Chmod(_)
+                | Self::Chown(_)
+                | Self::Chattr(_)
+                | Self::Xattr(_)
+        )
+    }
+
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
         match self {
@@ -102,6 +147,9 @@ impl Command {
             Self::Diff(arguments) => diff::run(&arguments),
             Self::Ls(arguments) => ls::run(&arguments),
             Self::Tree(arguments) => tree::run(&arguments),
+            Self::Find(arguments) => find::run(&arguments),
+            Self::Du(arguments) => du::run(&arguments),
+            Self::Df(arguments) => df::run(&arguments),
             Self::Stat(arguments) => stat::run(&arguments),
             Self::Cat(arguments) => cat::run(&arguments),
             Self::Cp(arguments) => cp::run(&arguments),
@@ -109,18 +157,26 @@ impl Command {
             Self::Rm(arguments) => rm::run(&arguments),
             Self::Mkdir(arguments) => mkdir::run(&arguments),
             Self::Ln(arguments) => ln::run(&arguments),
+            Self::Touch(arguments) => touch::run(&arguments),
             Self::Chmod(arguments) => chmod::run(&arguments),
             Self::Chown(arguments) => chown::run(&arguments),
             Self::Chattr(arguments) => chattr::run(&arguments),
             Self::Xattr(arguments) => xattr::run(&arguments),
             Self::Quota(arguments) => quota::run(&arguments),
             Self::Verity(arguments) => verity::run(&arguments),
+            Self::Sh(arguments) => sh::run(&arguments),
             Self::Identify(arguments) => identify::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Tune(arguments) => tune::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
+            Self::Salvage(arguments) => salvage::run(&arguments),
+            Self::Resize(arguments) => resize::run(&arguments),
+            Self::Repair(arguments) => repair::run(&arguments),
+            Self::Undo(arguments) => undo::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
+            Self::Trim(arguments) => trim::run(&arguments),
+            Self::Defrag(arguments) => defrag::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),

@@ -19,6 +19,13 @@ pub(crate) enum Failure {
     Different,
     /// One line to print: a comparison came to no result, exit code 2.
     Undecided(String),
+    /// A line to print, if there is one, and an exit code of its own.
+    Ended {
+        /// The line.
+        line: Option<String>,
+        /// The exit code.
+        code: u8,
+    },
     /// Standard output was closed by its reader.
     ReaderGone,
 }

@@ -7,26 +7,53 @@
 use crate::explanation::lines;
 use crate::explanation::text::Detail;
 use crate::failure::{Failure, LeftOut, Outcome, tell};
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, device, file_device};
 use crate::image_path::{ImagePath, show};
+use crate::journal_search::{self, Wanted};
 use crate::memory;
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
-use crate::write_args::{Explain, Looking, Writing};
-use hectare_engine::{Error, OpenOptions, Volume};
-use hectare_ext4::feature::Incompat;
+use crate::write_args::{Explain, Looking, Tolerant, Writing};
+use hectare_device::Device;
+use hectare_engine::{Error, JournalDevice, OpenOptions, Volume};
+use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{GroupNr, InodeNr};
+use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const SUPERBLOCK_LEN: usize = 1024;
 
 /// The number of unreadable groups after which a report ends.
 const LEFT_OUT_MAX: usize = 10_000;
 
 /// An image in use.
+#[derive(Clone)]
 pub(crate) struct Image {
     path: PathBuf,
-    volume: Volume,
+    volume: Arc<Volume>,
+    /// Whether it was opened with a journal on another device.
+    has_journal: bool,
+    /// Whether a batch holds it open, which closes it.
+    is_batch: bool,
+}
+
+thread_local! {
+    /// The image of the batch that runs.
+    static BATCH: RefCell<Option<Image>> = const { RefCell::new(None) };
+}
+
+/// A batch that runs.
+pub(crate) struct Batch(());
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        BATCH.set(None);
+    }
 }
 
 impl Image {
@@ -37,18 +64,27 @@ impl Image {
 
     /// Likewise; what is read of files that fs-verity seals is verified, if requested.
     pub(crate) fn read_verified(path: &Path, looking: &Looking, verify: bool) -> Outcome<Self> {
+        if let Some(held) = Self::held(verify)? {
+            return Ok(held);
+        }
         let options = OpenOptions { verify, ..looking.options()? };
-        let image = Self::open(path, looking.part, looking.hold(), options)?;
+        let image = Self::open(path, looking.part, looking.hold(), options, looking.tolerant)?;
         let sb = image.volume.superblock();
-        let elsewhere = sb.journal_inode().is_none() && !looking.has_journal();
-        if elsewhere && sb.features().incompat.contains(Incompat::RECOVER) {
+        let elsewhere = sb.journal_inode().is_none() && !image.has_journal;
+        if elsewhere && !looking.tolerant.no_journal() && sb.features().incompat.contains(Incompat::RECOVER) {
             let name = shown(path.as_os_str().as_bytes());
             tell(format_args!(
                 "{name}: note: its journal lies elsewhere and was not replayed, the newest changes don't \
-                 show: name it with --journal"
+                 show: no block device that can be read has its UUID, name it with --journal"
             ));
         }
         Ok(image)
+    }
+
+    /// Opens an image that is to be filled.
+    pub(crate) fn to_fill(path: &Path) -> Outcome<Self> {
+        let (part, options) = (Part::default(), OpenOptions::default());
+        Self::open(path, part, Hold::Everybody, options, Tolerant::default())
     }
 
     /// Opens the image for writing, with options adapted.
@@ -59,15 +95,39 @@ impl Image {
     ) -> Outcome<Self> {
         let mut options = writing.options()?;
         adapt(&mut options);
-        Self::open(path, writing.part, Hold::Everybody, options)
+        if let Some(held) = Self::held(options.verify)? {
+            return Ok(held);
+        }
+        Self::open(path, writing.part, Hold::Everybody, options, Tolerant::default())
     }
 
-    fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions) -> Outcome<Self> {
-        let options = memory::bounded(options);
+    fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions, tolerant: Tolerant) -> Outcome<Self> {
+        let mut options = memory::bounded(options);
         let device = device(path, part, hold)?;
-        let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
+        let name = shown(path.as_os_str().as_bytes());
+        tolerant.apply(&name, &*device, &mut options)?;
+        if options.journal.is_none() && !tolerant.no_journal() {
+            options.journal = find_journal(&*device, hold)?;
+        }
+        let has_journal = options.journal.is_some();
+        let failed = |error: Error| Failure::of(&name, error);
         let volume = Volume::open(device, options).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), volume })
+        Ok(Self { path: path.to_owned(), volume: Arc::new(volume), has_journal, is_batch: false })
+    }
+
+    /// Lets the commands that this thread runs use this image instead of opening one, until the result is dropped.
+    pub(crate) fn hold_for_batch(&self) -> Batch {
+        BATCH.set(Some(Self { is_batch: true, ..self.clone() }));
+        Batch(())
+    }
+
+    /// The image of the batch that runs.
+    fn held(verify: bool) -> Outcome<Option<Self>> {
+        let held = BATCH.with_borrow(Clone::clone);
+        if held.is_some() && verify {
+            return Err(Failure::Usage("--verify is not for batches".to_owned()));
+        }
+        Ok(held)
     }
 
     /// The groups, for a report; unreadable ones are left out. They end early, with a line that says so, when
@@ -117,6 +177,9 @@ impl Image {
 
     /// Closes after a change, whether or not the change succeeded: the first failure counts.
     pub(crate) fn close(self, result: Outcome) -> Outcome {
+        if self.is_batch {
+            return result;
+        }
         let closed = self.volume.close();
         result?;
         closed.map_err(|error| Failure::of(self.name(), error))
@@ -151,11 +214,27 @@ impl Image {
     }
 }
 
+/// The journal of a volume that keeps it on another device, if that is among the block devices and needed: for
+/// writing, or since it is to be replayed. What is wrong with the volume is found when it is opened.
+fn find_journal(device: &dyn Device, hold: Hold) -> Outcome<Option<JournalDevice>> {
+    let mut bytes = [0; SUPERBLOCK_LEN];
+    let sb = device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok();
+    let Some(sb) = sb.and_then(|()| SuperBlock::parse(&bytes, device.len()).ok()) else { return Ok(None) };
+    let needed = hold == Hold::Everybody || sb.features().incompat.contains(Incompat::RECOVER);
+    let has_one = sb.features().compat.contains(Compat::HAS_JOURNAL) && sb.journal_inode().is_none();
+    if !(needed && has_one) {
+        return Ok(None);
+    }
+    let found = journal_search::search(&Wanted::Uuid(sb.raw().s_journal_uuid))?;
+    let device = found.map(|path| file_device(&path, hold)).transpose()?;
+    Ok(device.map(|device| JournalDevice(Arc::new(device))))
+}
+
 /// Runs a change on every place, opening each image once as long as neighbours share it.
 pub(crate) fn change_each(
     places: &[ImagePath],
     writing: &Writing,
-    change: impl Fn(&Image, &ImagePath) -> Outcome,
+    mut change: impl FnMut(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };

@@ -6,8 +6,11 @@
 //! (`cp`), an argument that begins with `./` or `../` and has no image before a colon is local, and so is one
 //! that exists as it stands; any other with a colon names an image, even a missing one.
 //!
+//! In a batch (`sh`) there is one image: `:PATH` is inside, anything else of the host where that is possible.
+//!
 //! Paths inside an image are bytes and always start at its root.
 
+use crate::batch;
 use crate::name::shown;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsStr;
@@ -37,6 +40,9 @@ impl ImagePath {
     /// Parses an argument that can only name a path inside an image.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();
+        if let Some(image) = batch::image() {
+            return Self { image, path: bytes.strip_prefix(b":").unwrap_or(bytes).to_vec() };
+        }
         if let Some(at) = image_end(bytes).or_else(|| first_colon_of_missing(bytes)) {
             return Self::cut(bytes, at);
         }
@@ -81,6 +87,10 @@ impl Operand {
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();
         let local = || Self::Local(argument.into());
+        if let Some(image) = batch::image() {
+            let path = bytes.strip_prefix(b":").map(<[u8]>::to_vec);
+            return path.map_or_else(local, |path| Self::Inside(ImagePath { image, path }));
+        }
         let dotted = bytes.starts_with(b"./") || bytes.starts_with(b"../");
         let exists = std::fs::symlink_metadata(argument).is_ok();
         if dotted && exists {

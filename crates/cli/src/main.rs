@@ -7,6 +7,7 @@
 //! Exit codes: 0 done, 1 failed with a line on standard error that names the thing and the reason, 2 wrong
 //! usage.
 
+mod batch;
 mod clock;
 mod command;
 mod copy;
@@ -20,6 +21,7 @@ mod free_extents;
 mod image;
 mod image_device;
 mod image_path;
+mod journal_search;
 mod logging;
 mod map;
 mod markup;

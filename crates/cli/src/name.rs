@@ -101,6 +101,11 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
+/// A path inside an image as it is printed: from the root.
+pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") { path.to_vec() } else { join(b"/", path) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

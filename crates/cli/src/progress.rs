@@ -46,6 +46,16 @@ impl Progress {
         Self { bar, started: Instant::now(), files: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
+    /// Likewise, with this many bytes to come: the remaining time is estimated from them.
+    pub(crate) fn of_size(what: &'static str, all: u64) -> Self {
+        let bar = hidden_bar("{prefix} {msg} {wide_bar} {percent}% {eta} left");
+        bar.iter().for_each(|bar| {
+            bar.set_prefix(what);
+            bar.set_length(all);
+        });
+        Self { bar, started: Instant::now(), files: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
     /// Counts a file that is done.
     pub(crate) fn file(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
@@ -65,6 +75,9 @@ impl Progress {
         }
         let (files, bytes) = (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         bar.set_message(format!("{files} files, {}", HumanBytes(bytes)));
+        if bar.length().is_some() {
+            bar.set_position(bytes);
+        }
         bar.tick();
     }
 }

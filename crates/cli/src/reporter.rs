@@ -15,6 +15,8 @@ use std::process::ExitCode;
 
 const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
+/// As e2fsck ends.
+const REPAIR_MISUSED: u8 = 16;
 /// For a program: the lines that people read as the error have been printed already.
 const INCOMPLETE: &str = "the output is incomplete: the lines before this one name what was left out";
 
@@ -40,7 +42,11 @@ impl Reporter {
         // What stands in for another formatter exits as that does.
         let called = arguments.first().map(Path::new).and_then(Path::file_name);
         let stands_in = command == Some("mke2fs") || called.is_some_and(|name| name == "mkfs.xfs");
-        let misused = if stands_in { FAILED } else { MISUSED };
+        let misused = match command {
+            _ if stands_in => FAILED,
+            Some("repair") => REPAIR_MISUSED,
+            _ => MISUSED,
+        };
         let help =
             command.map_or_else(|| "hectare --help".to_owned(), |name| format!("hectare {name} --help"));
         Self { json: options().any(|argument| argument == "--json"), misused, help }
@@ -52,7 +58,8 @@ impl Reporter {
         self.line(&self.explained(error), self.misused)
     }
 
-    fn explained(&self, error: &clap::Error) -> String {
+    /// The line that says what is wrong with a command line.
+    pub(crate) fn explained(&self, error: &clap::Error) -> String {
         let text = error.to_string();
         let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
         let wrong = lines.join(" ");
@@ -78,6 +85,8 @@ impl Reporter {
             Failure::Told if self.json => self.line(INCOMPLETE, FAILED),
             Failure::Told | Failure::Different => ExitCode::from(FAILED),
             Failure::Line(line) => self.line(&line, FAILED),
+            Failure::Ended { line: Some(line), code } => self.line(&line, code),
+            Failure::Ended { line: None, code } => ExitCode::from(code),
             Failure::Undecided(line) => self.line(&line, MISUSED),
             Failure::Usage(message) => self.line(&format!("{message}; {}", self.see()), self.misused),
         }

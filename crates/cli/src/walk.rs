@@ -6,10 +6,10 @@
 //! A walk holds some entries of each directory that it is in ([`Entries`]), however large that is. Ordered
 //! lists hold all the names of a directory ([`Names`](hectare_export::Names)).
 
-use crate::failure::LeftOut;
+use crate::failure::{LeftOut, Outcome};
 use crate::image::Image;
 use crate::name::join;
-use hectare_engine::{Cookie, DirEntry, Error, Result, Volume};
+use hectare_engine::{Cookie, DirEntry, Error, Metadata, Result, Volume};
 use hectare_export::MET_TWICE;
 use hectare_units::InodeNr;
 use std::collections::HashSet;
@@ -62,6 +62,72 @@ impl Entries {
     }
 }
 
+/// What a walk has come to.
+pub(crate) struct Met<'a> {
+    /// Its inode.
+    pub(crate) nr: InodeNr,
+    /// The path to it.
+    pub(crate) path: &'a [u8],
+    /// The number of names between the start and it.
+    pub(crate) depth: usize,
+    /// Its metadata.
+    pub(crate) meta: &'a Metadata,
+}
+
+/// What is done on a walk.
+pub(crate) trait Visitor {
+    /// Comes to an inode, parents first. Returns whether to enter it, if it is a directory.
+    fn visit(&mut self, met: &Met<'_>) -> Outcome<bool>;
+
+    /// Leaves a directory that was entered, and everything below it.
+    fn leave(&mut self, path: &[u8], depth: usize) -> Outcome {
+        let _ = (path, depth);
+        Ok(())
+    }
+}
+
+/// Walks an inode and, if it is a directory, everything below it. What can't be read is reported and left out.
+///
+/// # Errors
+/// The visitor's.
+pub(crate) fn tree(
+    image: &Image,
+    root: InodeNr,
+    path: &[u8],
+    left_out: &LeftOut,
+    visitor: &mut impl Visitor,
+) -> Outcome {
+    let mut entered = Entered::default();
+    let mut levels: Vec<(Vec<u8>, Entries)> = Vec::new();
+    let mut next = Some((root, path.to_vec()));
+    loop {
+        if let Some((nr, path)) = next.take() {
+            match image.volume().stat(nr) {
+                Ok(meta) => {
+                    let met = Met { nr, path: &path, depth: levels.len(), meta: &meta };
+                    if visitor.visit(&met)? && meta.is_dir() {
+                        if entered.enter(nr) {
+                            levels.push((path, Entries::of(nr)));
+                        } else {
+                            left_out.tell(image.show(&path), MET_TWICE);
+                        }
+                    }
+                }
+                Err(error) => left_out.tell(image.show(&path), error),
+            }
+        }
+        let Some((path, entries)) = levels.last_mut() else { return Ok(()) };
+        match entries.next(image.volume()) {
+            Some(Ok(entry)) => next = Some((entry.inode, join(path, &entry.name))),
+            Some(Err(error)) => left_out.tell(image.show(path), error),
+            None => {
+                let (path, _) = levels.pop().expect("there is a last level");
+                visitor.leave(&path, levels.len())?;
+            }
+        }
+    }
+}
+
 /// Visits an inode and, if it is a directory, everything below it, parents first. Failures are reported and
 /// left out.
 pub(crate) fn each(
@@ -69,36 +135,20 @@ pub(crate) fn each(
     root: InodeNr,
     path: &[u8],
     left_out: &LeftOut,
-    mut visit: impl FnMut(InodeNr) -> Result<()>,
-) {
-    let mut entered = Entered::default();
-    let mut step = |nr: InodeNr, path: &[u8]| -> Result<Option<Entries>> {
-        visit(nr)?;
-        if !image.volume().stat(nr)?.is_dir() {
-            return Ok(None);
-        }
-        if !entered.enter(nr) {
-            left_out.tell(image.show(path), MET_TWICE);
-            return Ok(None);
-        }
-        Ok(Some(Entries::of(nr)))
-    };
-    let mut levels = Vec::new();
-    let mut next = Some((root, path.to_vec()));
-    loop {
-        if let Some((nr, path)) = next.take() {
-            match step(nr, &path) {
-                Ok(entries) => levels.extend(entries.map(|entries| (path, entries))),
-                Err(error) => left_out.tell(image.show(&path), error),
+    visit: impl FnMut(InodeNr) -> Result<()>,
+) -> Outcome {
+    struct Each<'a, F>(&'a Image, &'a LeftOut, F);
+    impl<F: FnMut(InodeNr) -> Result<()>> Visitor for Each<'_, F> {
+        fn visit(&mut self, met: &Met<'_>) -> Outcome<bool> {
+            let done = self.2(met.nr);
+            let enters = done.is_ok();
+            if let Err(error) = done {
+                self.1.tell(self.0.show(met.path), error);
             }
-        }
-        let Some((path, entries)) = levels.last_mut() else { return };
-        match entries.next(image.volume()) {
-            Some(Ok(entry)) => next = Some((entry.inode, join(path, &entry.name))),
-            Some(Err(error)) => left_out.tell(image.show(path), error),
-            None => drop(levels.pop()),
+            Ok(enters)
         }
     }
+    tree(image, root, path, left_out, &mut Each(image, left_out, visit))
 }
 
 /// Removes a name, a directory with everything below it. What fails is reported and stays.

@@ -1,13 +1,16 @@
 //! Arguments of the commands that open an image: of all, and of those that write into it.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, file_device};
 use crate::partition_args::Part;
 use crate::reproducible;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use hectare_device::Device;
 use hectare_engine::{
     DataMode, JournalDevice, OnError, OpenOptions, Policy, Recording, SizeClasses, Tunables, UnknownPolicy,
 };
+use hectare_ext4::superblock::Tolerances;
+use hectare_probe::{FoundSuperblock, WhichSuperblock, find_superblock};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -15,7 +18,8 @@ use std::sync::Arc;
 /// Where the journal of an image is.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Journal {
-    /// The device or file with the image's external journal (journal_dev)
+    /// The device or file with the image's external journal (journal_dev) [default: the block device with its
+    /// UUID]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 }
@@ -25,6 +29,112 @@ impl Journal {
         let path = self.journal.as_deref();
         let device = path.map(|path| file_device(path, hold)).transpose()?;
         Ok(device.map(|device| JournalDevice(Arc::new(device))))
+    }
+}
+
+/// What is tolerated of a damaged image that is only read.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub(crate) struct Tolerant {
+    /// Damaged images: read with the superblock in block N (a backup, as in e2fsck -b), or with the first
+    /// that is whole (auto); broken group descriptors come from backups, too
+    #[arg(long, value_name = "N|auto", value_parser = parse_which)]
+    superblock: Option<WhichSuperblock>,
+    /// Damaged images: don't verify checksums of metadata
+    #[arg(long)]
+    ignore_checksums: bool,
+    /// Damaged images: don't replay the journal; the volume is read as it lies
+    #[arg(long)]
+    no_journal: bool,
+    /// Damaged images: read a file that is shorter than its volume; what is missing is an error where it is
+    /// read
+    #[arg(long)]
+    allow_truncated: bool,
+}
+
+/// Parses the number of a block, or `auto`.
+pub(crate) fn parse_which(text: &str) -> Result<WhichSuperblock, String> {
+    match text {
+        "auto" => Ok(WhichSuperblock::Auto),
+        number => number
+            .parse()
+            .map(WhichSuperblock::Block)
+            .map_err(|_| "it is neither the number of a block nor auto".to_owned()),
+    }
+}
+
+impl Tolerant {
+    /// Whether any of it is requested.
+    pub(crate) fn is_given(&self) -> bool {
+        self.superblock.is_some() || self.no_journal || self.tolerances() != Tolerances::default()
+    }
+
+    /// Whether the superblock is not to be the first one, come what may.
+    pub(crate) fn names_superblock(&self) -> bool {
+        self.superblock.is_some()
+    }
+
+    /// Whether the journal is left alone.
+    pub(crate) fn no_journal(&self) -> bool {
+        self.no_journal
+    }
+
+    /// What is given beside a superblock, by the name of its option.
+    pub(crate) fn other_than_superblock(&self) -> Option<&'static str> {
+        let given = [
+            (self.ignore_checksums, "--ignore-checksums"),
+            (self.no_journal, "--no-journal"),
+            (self.allow_truncated, "--allow-truncated"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, name)| name)
+    }
+
+    /// What the parsers tolerate.
+    pub(crate) fn tolerances(&self) -> Tolerances {
+        let Self { ignore_checksums, allow_truncated, .. } = *self;
+        Tolerances { ignore_checksums, allow_truncated }
+    }
+
+    /// The equivalent arguments for another process.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let superblock = self.superblock.map(|which| match which {
+            WhichSuperblock::Block(block) => format!("--superblock={block}"),
+            WhichSuperblock::Auto => "--superblock=auto".to_owned(),
+        });
+        let flags = [
+            (self.ignore_checksums, "--ignore-checksums"),
+            (self.no_journal, "--no-journal"),
+            (self.allow_truncated, "--allow-truncated"),
+        ];
+        let flags = flags.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name.to_owned());
+        superblock.into_iter().chain(flags).collect()
+    }
+
+    /// Finds the superblock that is to be read, and reports it.
+    pub(crate) fn find(&self, name: &str, device: &dyn Device) -> Outcome<Option<FoundSuperblock>> {
+        let Some(which) = self.superblock else { return Ok(None) };
+        let found = find_superblock(device, which, self.tolerances());
+        let found = found.map_err(|error| Failure::of(name, error))?.ok_or_else(|| {
+            let where_ = match which {
+                WhichSuperblock::Block(block) => format!("block {block} holds none, whatever the block size"),
+                WhichSuperblock::Auto => "no copy was found".to_owned(),
+            };
+            Failure::of(name, format_args!("it has no usable superblock: {where_}"))
+        })?;
+        let size = found.superblock.geometry().block_size;
+        tell(format_args!(
+            "{name}: note: read with the superblock of group {}, in block {} of {size} bytes",
+            found.group,
+            size.block_at(found.at)
+        ));
+        Ok(Some(found))
+    }
+
+    /// Sets the options for opening the volume on `device`.
+    pub(crate) fn apply(&self, name: &str, device: &dyn Device, options: &mut OpenOptions) -> Outcome {
+        options.superblock_at = self.find(name, device)?.map(|found| found.at);
+        options.tolerances = self.tolerances();
+        options.no_replay |= self.no_journal;
+        Ok(())
     }
 }
 
@@ -39,13 +149,20 @@ pub(crate) struct Looking {
     /// several states, or look corrupt
     #[arg(long)]
     no_lock: bool,
+    #[command(flatten)]
+    pub(crate) tolerant: Tolerant,
 }
 
 impl Looking {
     /// For reading an image that is named beside one that is written, unless `is_locked` with a lock of its
     /// own.
     pub(crate) fn of(part: Part, journal: Journal, is_locked: bool) -> Self {
-        Self { part, journal, no_lock: is_locked }
+        Self { part, journal, no_lock: is_locked, tolerant: Tolerant::default() }
+    }
+
+    /// Likewise, of a damaged image.
+    pub(crate) fn tolerating(self, tolerant: Tolerant) -> Self {
+        Self { tolerant, ..self }
     }
 
     /// Whether a journal was named.
@@ -106,6 +223,11 @@ impl Explain {
 }
 
 impl Writing {
+    /// How an image is read by a command that would write it, and only looks.
+    pub(crate) fn looking(&self) -> Looking {
+        Looking::of(self.part, self.journal.clone(), false)
+    }
+
     /// The options a volume is opened with.
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
         let (policy, tunables) = (self.policy, self.tuning.tunables()?);

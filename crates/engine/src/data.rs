@@ -10,6 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod exact_append;
 pub(crate) mod fallocate;
+pub(crate) mod gather;
 pub(crate) mod inline;
 pub(crate) mod journalled;
 pub(crate) mod overwrite;

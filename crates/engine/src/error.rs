@@ -98,8 +98,8 @@ pub enum Error {
     /// A write that the format allows but this program does not do yet, named.
     #[error("{0}")]
     Unsupported(String),
-    /// The bytes on the device break the format.
-    #[error(transparent)]
+    /// The bytes on the device break the format; the text ends with how they can be read all the same.
+    #[error("{0}{advice}", advice = advice(.0))]
     Corrupt(#[from] Corrupt),
     /// The device does not hold a volume; the text says what it holds, and what to do.
     #[error("{0}")]
@@ -135,6 +135,26 @@ pub enum Error {
         /// Bytes requested.
         want: Bytes,
     },
+}
+
+/// The option with which a volume with this fault can be read
+/// ([`OpenOptions::tolerances`](crate::OpenOptions) and its neighbours).
+fn advice(corrupt: &Corrupt) -> &'static str {
+    let is_about = |what: &str| corrupt.structure.contains(what);
+    if corrupt.reason.contains("is the image truncated?") {
+        return " (--allow-truncated reads what is there)";
+    }
+    if is_about("superblock") && !is_about("journal") {
+        return " (--superblock auto reads it with a backup)";
+    }
+    if is_about("journal") {
+        return " (--no-journal reads the volume as it lies)";
+    }
+    match (corrupt.is_checksum, is_about("group descriptor")) {
+        (true, _) => " (--ignore-checksums reads it all the same)",
+        (false, true) => " (--superblock auto reads it with a backup)",
+        (false, false) => "",
+    }
 }
 
 impl Error {
@@ -200,6 +220,10 @@ impl From<AllocError<Error>> for Error {
         match error {
             AllocError::NoSpace => Self::NoSpace,
             AllocError::Source(inner) => inner,
+            AllocError::Miscounted { group, announced, counted } => {
+                let what = format!("{announced} free clusters are announced, and it has {counted}");
+                Corrupt::new("the block bitmap", Place::Group(group), what).into()
+            }
             other => Corrupt::new("the block bitmaps", Place::Volume, other.to_string()).into(),
         }
     }

@@ -42,6 +42,7 @@ pub use attributes::permission::Access;
 pub use attributes::stat::{Changes, Metadata};
 pub use caller::{Caller, Capabilities, on_behalf};
 pub use data::fallocate::FallocateMode;
+pub use data::gather::Gathered;
 pub use data::seek::{ExtentFlags, FileExtent};
 pub use error::{Error, Result};
 pub use free_extents::{Bucket, FreeExtents, RunJoiner};

@@ -27,7 +27,7 @@ use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Compat;
-use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::superblock::{SuperBlock, Tolerances};
 use log::info;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +82,9 @@ fn check_usable(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions
     if !options.read_only {
         if options.no_replay {
             return Err(Error::Invalid("without replaying the journal it can only be read: open it so (ro)"));
+        }
+        if options.superblock_at.is_some() || options.tolerances != Tolerances::default() {
+            return Err(Error::Invalid("with damage tolerated it can only be read: open it so (ro)"));
         }
         if device.is_read_only() {
             return Err(Error::ReadOnly);

@@ -4,8 +4,9 @@ use crate::observer::Observed;
 use hectare_alloc::{Policy, Recording, Tunables};
 use hectare_device::Device;
 use hectare_ext4::quota::Kind as QuotaKind;
-use hectare_ext4::superblock::{DataMode, OnError};
+use hectare_ext4::superblock::{DataMode, OnError, Tolerances};
 use hectare_ext4::time::Timestamp;
+use hectare_units::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,11 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Don't replay the journal, only for reading: the volume is used as its blocks are.
     pub no_replay: bool,
+    /// Read the volume from the superblock at this byte of the device, only for reading. A group descriptor
+    /// that is not usable is then taken from the backups.
+    pub superblock_at: Option<Bytes>,
+    /// What is tolerated of a damaged volume, only for reading.
+    pub tolerances: Tolerances,
     /// Bytes of metadata blocks to keep in memory (a goal, not a bound while more are in use). Default 64
     /// MiB.
     pub cache_bytes: usize,
@@ -116,6 +122,8 @@ impl Default for OpenOptions {
         Self {
             read_only: false,
             no_replay: false,
+            superblock_at: None,
+            tolerances: Tolerances::default(),
             cache_bytes: 64 << 20,
             cache_inodes: 65_536,
             use_reserved_blocks: false,

@@ -24,7 +24,7 @@ mod file;
 mod links;
 mod names;
 mod oci;
-mod tar;
+pub mod tar;
 mod tree;
 mod walk;
 mod zstd_frames;

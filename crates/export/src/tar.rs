@@ -20,40 +20,51 @@ use pax::Records;
 use std::io::{self, Write};
 
 /// Extended attributes: full names and values.
-pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// An entry of an archive.
 #[derive(Debug)]
-pub(crate) struct Entry<'a> {
+pub struct Entry<'a> {
     /// The path; empty for the root, and without a slash at its end for directories, too.
-    pub(crate) path: &'a [u8],
-    pub(crate) content: Content<'a>,
-    pub(crate) mode: u16,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) mtime: Timestamp,
-    pub(crate) xattrs: Xattrs,
+    pub path: &'a [u8],
+    /// What it is.
+    pub content: Content<'a>,
+    /// Permissions and set-id bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group of owners.
+    pub gid: u32,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Extended attributes.
+    pub xattrs: Xattrs,
 }
 
 /// The kind of an entry, with what belongs to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Content<'a> {
+pub enum Content<'a> {
+    /// A directory.
     Directory,
     /// A file of this many bytes, all of them data.
     File(u64),
     /// A file of this many bytes, of which these ranges (offset and length, in order) are data.
     Sparse(u64, &'a [(u64, u64)]),
+    /// A symbolic link to this target.
     Symlink(&'a [u8]),
     /// Another name of the file at this path, which comes before.
     HardLink(&'a [u8]),
+    /// A character device.
     CharDevice(DeviceNumber),
+    /// A block device.
     BlockDevice(DeviceNumber),
+    /// A named pipe.
     Fifo,
 }
 
 /// An archive that is being written.
 #[derive(Debug)]
-pub(crate) struct Archive<W> {
+pub struct Archive<W> {
     out: W,
     /// Bytes of data that the last entry still needs.
     missing: u64,
@@ -62,12 +73,16 @@ pub(crate) struct Archive<W> {
 }
 
 impl<W: Write> Archive<W> {
-    pub(crate) fn new(out: W) -> Self {
+    /// An archive without entries.
+    pub fn new(out: W) -> Self {
         Self { out, missing: 0, padding: 0 }
     }
 
     /// Begins an entry. The data that it announces follows.
-    pub(crate) fn entry(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn entry(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         debug_assert_eq!(self.missing, 0, "the data of the entry before is missing");
         let map = match entry.content {
             Content::Sparse(size, ranges) => sparse_map(size, ranges),
@@ -100,7 +115,10 @@ impl<W: Write> Archive<W> {
     }
 
     /// Adds data of the last entry.
-    pub(crate) fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(u64_of(bytes.len()) <= self.missing, "more data than the entry announced");
         self.out.write_all(bytes)?;
         self.missing = self.missing.saturating_sub(u64_of(bytes.len()));
@@ -108,7 +126,10 @@ impl<W: Write> Archive<W> {
     }
 
     /// Ends the archive, and returns what it was written to.
-    pub(crate) fn finish(mut self) -> io::Result<W> {
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&[0; 2 * BLOCK_LEN])?;
         Ok(self.out)
     }

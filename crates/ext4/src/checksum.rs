@@ -22,6 +22,65 @@ pub fn crc32c(init: u32, bytes: &[u8]) -> u32 {
     !hectare_units::low32(digest.finalize())
 }
 
+/// The register after one byte, started from zero.
+const CRC32C: [u32; 256] = crc32c_table();
+/// Which byte leads to a register with these upper 8 bits.
+const CRC32C_INDEX: [u8; 256] = crc32c_index();
+
+const fn crc32c_table() -> [u32; 256] {
+    let mut table = [0u32; 256];
+    let mut i = 0u32;
+    while i < 256 {
+        let mut crc = i;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[i as usize] = crc;
+        i += 1;
+    }
+    table
+}
+
+const fn crc32c_index() -> [u8; 256] {
+    let mut index = [0u8; 256];
+    let mut i = 0u8;
+    loop {
+        index[(CRC32C[i as usize] >> 24) as usize] = i;
+        if i == u8::MAX {
+            return index;
+        }
+        i += 1;
+    }
+}
+
+/// Corrects the one byte that is wrong, if one wrong byte explains that the checksum of `bytes`, started from
+/// `seed`, is not `found`; returns where it is. Nothing is changed if none does, or if several bytes could be
+/// it. That an answer is wrong for bytes that are damaged otherwise has a chance of about one in 2^24 for each
+/// byte.
+///
+/// The register is linear: a wrong byte leaves a difference there, which each byte behind it turns into
+/// another one. So the difference at the end is turned back, byte by byte, until it is one that a byte makes.
+pub fn mend(bytes: &mut [u8], seed: Seed, found: u32) -> Option<usize> {
+    let mut difference = seed.checksum(bytes) ^ found;
+    let mut mended: Option<(usize, u8)> = None;
+    for at in (0..bytes.len()).rev() {
+        let made_by = CRC32C_INDEX[hectare_units::usize_of(difference >> 24)];
+        let register = CRC32C[usize::from(made_by)];
+        if register == difference && made_by != 0 {
+            if mended.is_some() {
+                return None;
+            }
+            mended = Some((at, made_by));
+        }
+        difference = (difference ^ register) << 8 | u32::from(made_by);
+    }
+    let (at, wrong) = mended?;
+    bytes[at] ^= wrong;
+    Some(at)
+}
+
 /// The crc16 (polynomial 0x8005, reflected) register after `bytes`, started from `init`.
 #[must_use]
 pub fn crc16(init: u16, bytes: &[u8]) -> u16 {
@@ -111,6 +170,26 @@ mod tests {
             }
         }
         assert_eq!(!crc32c(!0, b"123456789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn one_wrong_byte_is_found_and_corrected_and_two_are_not() {
+        let whole: Vec<u8> = (0..4084u32).map(|i| hectare_units::low8(u64::from(i * 31 + 7))).collect();
+        let seed = Seed::stored(0x1234_5678);
+        let found = seed.checksum(&whole);
+        for at in [0, 1, 77, 255, 2048, 4080, 4083] {
+            for wrong in [1, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= wrong;
+                assert_eq!(mend(&mut bytes, seed, found), Some(at));
+                assert!(bytes == whole);
+            }
+        }
+        let mut bytes = whole.clone();
+        assert_eq!(mend(&mut bytes, seed, found), None, "nothing is wrong");
+        bytes[5] ^= 1;
+        bytes[900] ^= 3;
+        assert_eq!(mend(&mut bytes, seed, found), None);
     }
 
     #[test]

@@ -33,19 +33,23 @@ mod insert;
 pub mod leaf;
 mod read;
 mod record;
+mod renumber;
 mod store;
+mod surviving;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use build::{BuildError, Built, Fill, blocks_needed, build};
-pub use checksum::{set_checksum, verify_block};
+pub use checksum::{mend_leaf, set_checksum, verify_block};
 pub use convert::convert_block;
 pub use hash::{DirHash, HashVersion, Hasher, Signedness};
 pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, search};
 pub use read::{Cookie, EntryRef, read_dir};
 pub use record::{Record, stored_name};
+pub use renumber::renumber;
 pub use store::{DirRead, DirWrite};
+pub use surviving::{Survivor, surviving};
 pub use tree::{EntryPosition, FoundEntry, is_empty, lookup, remove, replace};
 
 use crate::casefold::Folding;

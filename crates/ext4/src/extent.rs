@@ -47,7 +47,7 @@ pub use build::{Built, build, tree_blocks};
 pub use insert::insert;
 pub use lookup::{for_each, for_each_node, last, lookup};
 pub use mark::mark;
-pub use node::{Child, Node, check_block, set_checksum, verify_checksum};
+pub use node::{Child, Node, check_block, mend, set_checksum, verify_checksum};
 pub use remove::{Progress, remove};
 pub use shift::{shift_down, shift_up};
 

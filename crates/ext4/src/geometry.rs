@@ -212,6 +212,18 @@ impl Geometry {
             .collect()
     }
 
+    /// Every place where a descriptor block lies, the primary one first: in its meta group, or in group 0 and
+    /// after the superblock copies.
+    pub fn desc_block_copies(&self, index: u32) -> impl Iterator<Item = BlockNr> + '_ {
+        let copied = !self.in_meta_group(index);
+        let groups = if copied { 1..self.groups() } else { 0..0 };
+        let after_supers = groups.map(GroupNr::new).filter(|group| self.has_super(*group));
+        let after_super = move |group| self.super_block(group) + Blocks::new(u64::from(index) + 1);
+        std::iter::once(self.desc_block(index))
+            .chain(self.desc_block_backups(index))
+            .chain(after_supers.map(after_super))
+    }
+
     /// Blocks from the start of the group that its base metadata takes: superblock copy, descriptor blocks,
     /// reserved descriptor blocks. In group 0 of a volume with 1 KiB blocks whose first data block is 0, the
     /// boot block before the superblock is counted too.

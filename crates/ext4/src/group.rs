@@ -70,6 +70,16 @@ impl GroupDesc {
         Ok(desc)
     }
 
+    /// Like [`Self::parse`], for a copy among the backups. Only the places in it are current: the kernel
+    /// doesn't write what changes into backups. So nothing counts as never initialised.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_backup(bytes: &[u8], group: GroupNr, sb: &SuperBlock) -> Result<Self, Corrupt> {
+        let desc = Self::parse(bytes, group, sb)?;
+        Ok(Self { flags: GroupFlags::INODE_ZEROED, itable_unused: 0, ..desc })
+    }
+
     fn from_raw(raw: &raw::GroupDesc) -> Self {
         let block = |lo: u32, hi: u32| BlockNr::new(join32(lo, hi));
         let count = |lo: u16, hi: u16| u32::from(lo) | u32::from(hi) << 16;
@@ -91,7 +101,8 @@ impl GroupDesc {
         let bad = |what: String| Err(Corrupt::new(STRUCTURE, Place::Group(group), what));
         let blocks = geometry.blocks_count.get();
         let on_volume = |block: BlockNr, len: u64| {
-            block.get() >= u64::from(geometry.first_data_block)
+            // The first has the superblock, or lies before it.
+            block.get() > u64::from(geometry.first_data_block)
                 && block.get().checked_add(len).is_some_and(|end| end <= blocks)
         };
         if !on_volume(self.block_bitmap, 1) {
@@ -218,7 +229,7 @@ fn check_checksum(
     group: GroupNr,
     sb: &SuperBlock,
 ) -> Result<(), Corrupt> {
-    if !sb.features().group_checksums() {
+    if !sb.features().group_checksums() || sb.ignores_checksums() {
         return Ok(());
     }
     let expected = checksum_of(bytes, group, sb);

@@ -296,6 +296,26 @@ impl Inode {
         Ok(inode)
     }
 
+    /// The slot with the one byte corrected that is wrong, if its checksum of 32 bits shows which one it is.
+    #[must_use]
+    pub fn mended(slot: &[u8], nr: InodeNr, sb: &SuperBlock) -> Option<Vec<u8>> {
+        let seed = sb.seed()?;
+        let Parts { raw, extra_isize, .. } = parts(slot, nr).ok()?;
+        if !has_checksum_hi(slot, extra_isize) {
+            return None;
+        }
+        let hi = u16::from_le_bytes([slot[CHECKSUM_HI], slot[CHECKSUM_HI + 1]]);
+        let found = u32::from(raw.i_checksum_lo.get()) | u32::from(hi) << 16;
+        let mut mended = slot.to_vec();
+        mended[CHECKSUM_LO..CHECKSUM_LO + 2].fill(0);
+        mended[CHECKSUM_HI..CHECKSUM_HI + 2].fill(0);
+        crate::checksum::mend(&mut mended, seed.inode(nr, raw.i_generation.get()), found)?;
+        for half in [CHECKSUM_LO, CHECKSUM_HI] {
+            mended[half..half + 2].copy_from_slice(&slot[half..half + 2]);
+        }
+        Self::parse(&mended, nr, sb).ok().map(|_| mended)
+    }
+
     fn check(&self, nr: InodeNr, sb: &SuperBlock) -> Result<(), Corrupt> {
         let bad = |what: String| Err(Corrupt::new(STRUCTURE, Place::Inode(nr), what));
         if self.mode != 0 && Kind::of_mode(self.mode).is_none() {

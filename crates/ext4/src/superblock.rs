@@ -51,12 +51,23 @@ pub const ENCODING_STRICT: u16 = 0x1;
 const BASE_SIZE_U32: u32 = 128;
 const EXTRA_KNOWN_U32: u32 = 32;
 
+/// What reading a damaged volume tolerates; nothing by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tolerances {
+    /// Checksums are not verified, those of the superblock and of all that is parsed with it.
+    pub ignore_checksums: bool,
+    /// The device may be shorter than the volume claims to be.
+    pub allow_truncated: bool,
+}
+
 /// A validated superblock.
 #[derive(Clone, Debug)]
 pub struct SuperBlock {
     raw: raw::SuperBlock,
     geometry: Geometry,
+    /// Where checksums that are verified start.
     seed: Option<Seed>,
+    ignores_checksums: bool,
 }
 
 impl SuperBlock {
@@ -80,6 +91,25 @@ impl SuperBlock {
         Self::of_raw(&read_raw(bytes)?, device)
     }
 
+    /// Like [`Self::parse`], with tolerances, which then hold for everything that is parsed with it: for
+    /// reading only.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], except for what is tolerated.
+    pub fn parse_tolerant(bytes: &[u8], device: Bytes, tolerances: Tolerances) -> Result<Self, FormatError> {
+        let device = if tolerances.allow_truncated { Bytes::new(u64::MAX) } else { device };
+        if !tolerances.ignore_checksums {
+            return Self::parse(bytes, device);
+        }
+        Ok(Self { seed: None, ignores_checksums: true, ..Self::parse_torn(bytes, device)? })
+    }
+
+    /// Whether the checksums of what is parsed with this superblock are not verified.
+    #[must_use]
+    pub fn ignores_checksums(&self) -> bool {
+        self.ignores_checksums
+    }
+
     fn of_raw(raw: &raw::SuperBlock, device: Bytes) -> Result<Self, FormatError> {
         let features = features_of(raw);
         features.check_read()?;
@@ -92,7 +122,7 @@ impl SuperBlock {
             .into());
         }
         let seed = features.metadata_csum().then(|| seed_of(raw, &features));
-        Ok(Self { raw: *raw, geometry, seed })
+        Ok(Self { raw: *raw, geometry, seed, ignores_checksums: false })
     }
 
     /// Builds a superblock from a record made by the formatter; the same checks apply.
@@ -122,7 +152,7 @@ impl SuperBlock {
         &self.geometry.features
     }
 
-    /// Where metadata checksums start; `None` without `metadata_csum`.
+    /// Where metadata checksums start; `None` without `metadata_csum`, and where checksums are ignored.
     #[must_use]
     pub fn seed(&self) -> Option<Seed> {
         self.seed

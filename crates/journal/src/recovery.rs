@@ -80,6 +80,37 @@ pub struct Recovery {
 /// If reading fails, the superblock is broken or uses unknown features, a transaction is damaged (the error
 /// names it and the log block), or a copy belongs to a block that the volume does not have.
 pub fn read(device: &dyn Device, map: &LogMap, volume: Blocks) -> Result<Recovery, RecoveryError> {
+    read_log(device, map, volume, None)
+}
+
+/// How much of a damaged log is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Damaged {
+    /// The transaction before which the log is taken to end.
+    pub end: Option<TxnId>,
+}
+
+/// Like [`read`], for what is left of a damaged log: copies that are wrong are left out, and so is everything
+/// from a transaction on. Fast commits, which come after all transactions, count only without that.
+///
+/// # Errors
+/// As [`read`], for what is not left out.
+pub fn read_damaged(
+    device: &dyn Device,
+    map: &LogMap,
+    volume: Blocks,
+    damaged: Damaged,
+) -> Result<Recovery, RecoveryError> {
+    read_log(device, map, volume, Some(damaged))
+}
+
+fn read_log(
+    device: &dyn Device,
+    map: &LogMap,
+    volume: Blocks,
+    damaged: Option<Damaged>,
+) -> Result<Recovery, RecoveryError> {
+    let end = damaged.and_then(|damaged| damaged.end);
     let reader = LogReader::new(device, map);
     let superblock = reader.superblock()?;
     let head = superblock.head().unwrap_or(superblock.first());
@@ -92,9 +123,13 @@ pub fn read(device: &dyn Device, map: &LogMap, volume: Blocks) -> Result<Recover
         superblock,
     };
     let Some(start) = clean.superblock.start() else { return Ok(clean) };
-    let scanned = scan::scan(&reader, &clean.superblock, start)?;
-    let blocks = replay::newest_copies(&reader, &clean.superblock, &scanned, volume)?;
-    let fast_commits = read_fast_commits(&reader, &clean.superblock, scanned.end)?;
+    let scanned = scan::scan(&reader, &clean.superblock, start, end)?;
+    let blocks = replay::newest_copies(&reader, &clean.superblock, &scanned, volume, damaged.is_some())?;
+    let fast_commits = if damaged.is_some() {
+        Vec::new()
+    } else {
+        read_fast_commits(&reader, &clean.superblock, scanned.end)?
+    };
     Ok(Recovery { blocks, end: scanned.end, head: scanned.head, fast_commits, ..clean })
 }
 

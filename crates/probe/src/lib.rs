@@ -4,15 +4,18 @@
 //! of a source. [`instead`] is called when no ext volume could be opened: it describes in one line what is
 //! there instead, what to do about it, and what the partitions of a whole disk hold.
 //!
-//! It looks at fixed places near both ends and nowhere else; it does not validate, because a damaged file
-//! system is worth a question too.
+//! They look at fixed places near both ends and nowhere else, and don't validate, because a damaged file
+//! system is worth a question too. [`find_superblock`] and [`backup_desc`] find the copies that a damaged
+//! volume can be read with.
 //!
 //! Hazards: the bytes are untrusted. Labels are shown without control characters, and lists of partitions
 //! have a bound.
 
+mod backup;
 mod magic;
 mod what;
 
+pub use backup::{FoundSuperblock, WhichSuperblock, backup_desc, find_superblock};
 pub use what::What;
 
 use hectare_device::{Device, Result, SliceDevice};
@@ -28,7 +31,7 @@ const LISTED_MAX: usize = 16;
 /// Bytes of the shortest file that could hold the superblock of an ext volume.
 const SUPERBLOCK_END: usize = 2048;
 const EMPTY: &str = "there is no ext2, ext3 or ext4 volume: it begins with nothing but zeros; make one with \
-                     hectare mkfs";
+                     hectare mkfs (one that was there may be read with --superblock auto)";
 
 /// The content of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,8 +7,10 @@
 
 use crate::steps::{root, shown};
 use hectare_oracle::tool;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,7 +35,31 @@ const BASES: &[(&str, &str, &str, &[&str], bool)] = &[
     ("mmp", "256K", "1024", &["-O", "^has_journal,^resize_inode,mmp", "-E", "mmp_update_interval=1"], false),
     ("four-k", "512K", "4096", &["-O", "^has_journal,^resize_inode"], false),
     ("deep", "1M", "1024", &["-O", "^has_journal,^resize_inode"], false),
+    (
+        "ext3",
+        "2200K",
+        "1024",
+        &["-O", "none,has_journal,filetype,ext_attr,sparse_super,large_file", "-I", "128", "-J", "size=1"],
+        false,
+    ),
+    ("inline-old", "256K", "1024", &["-O", "^has_journal,^resize_inode,^extent,^64bit,inline_data"], false),
+    ("casefold", "512K", "1024", &["-O", "^has_journal,^resize_inode,casefold"], true),
+    (
+        "quota",
+        "512K",
+        "1024",
+        &[
+            "-O",
+            "^has_journal,^resize_inode,ea_inode,quota,project",
+            "-E",
+            "quotatype=usrquota:grpquota:prjquota",
+        ],
+        false,
+    ),
 ];
+/// Directories that fold names, in the volume called casefold: the flags of one without an index.
+const FOLDED: [&str; 2] = ["d", "fold"];
+const FOLDED_FLAGS: &str = "0x40080000";
 /// Data blocks of the sparse file in the volume called deep: more than the root and a node hold.
 const DEEP_EXTENTS: u64 = 350;
 
@@ -70,7 +96,7 @@ fn one(work: &Path, base: &(&str, &str, &str, &[&str], bool)) -> io::Result<()> 
         .arg(size)
         .env("E2FSPROGS_FAKE_TIME", "1700000000");
     run(&mut mke2fs)?;
-    edit(work, &image, name == "ea-inode")?;
+    edit(work, &image, name)?;
     // Exit code 1: something was changed, which was the point. debugfs leaves a count or two behind that are
     // wrong.
     let mut e2fsck = need("e2fsck")?;
@@ -95,7 +121,7 @@ fn fill(folder: &Path, name: &str) -> io::Result<()> {
     for directory in ["d", "links", "attrs", "a/b/c"] {
         fs::create_dir_all(at(directory))?;
     }
-    let names = if matches!(name, "index" | "modern") { 150 } else { 20 };
+    let names = if matches!(name, "index" | "modern" | "casefold") { 150 } else { 20 };
     fs::write(at("d/f00"), [])?;
     for i in 1..names {
         let name = at(&format!("d/f{i:02}"));
@@ -105,7 +131,14 @@ fn fill(folder: &Path, name: &str) -> io::Result<()> {
     fs::write(at("small"), [b's'; 50])?;
     fs::write(at("medium"), [b'm'; 2500])?;
     fs::hard_link(at("small"), at("hard"))?;
-    sparse(&at("sparse"), if name == "deep" { DEEP_EXTENTS } else { 6 }, name == "ext2")?;
+    let far = matches!(name, "ext2" | "ext3" | "inline-old");
+    sparse(&at("sparse"), if name == "deep" { DEEP_EXTENTS } else { 6 }, far)?;
+    if name == "casefold" {
+        fs::create_dir_all(at("fold/sub"))?;
+        for file in [&b"Alpha"[..], b"beta", b"Stra\xc3\x9fe", b"\xc3\xa9", b"no\xff\xfetext"] {
+            fs::write(at("fold").join(OsStr::from_bytes(file)), [])?;
+        }
+    }
     symlink("../small", at("links/fast"))?;
     symlink("t/".repeat(90), at("links/slow"))?;
     symlink("loop", at("links/loop"))?;
@@ -130,7 +163,7 @@ fn sparse(path: &Path, blocks: u64, far: bool) -> io::Result<()> {
 }
 
 /// Devices and attributes, which an ordinary user's directory can't have.
-fn edit(work: &Path, image: &Path, large: bool) -> io::Result<()> {
+fn edit(work: &Path, image: &Path, name: &str) -> io::Result<()> {
     fs::write(work.join("acl"), acl())?;
     fs::write(work.join("large"), [b'l'; 3000])?;
     let mut requests = vec![
@@ -141,7 +174,17 @@ fn edit(work: &Path, image: &Path, large: bool) -> io::Result<()> {
         format!("ea_set -f {} attrs/acl system.posix_acl_access", work.join("acl").display()),
     ];
     requests.extend((0..9).map(|i| format!("ea_set attrs/many user.many{i} {}", "value".repeat(8))));
-    if large {
+    if name == "casefold" {
+        requests.extend(FOLDED.map(|dir| format!("set_inode_field {dir} flags {FOLDED_FLAGS}")));
+    }
+    if name == "quota" {
+        // Owners that the sums are of; e2fsck corrects these afterwards.
+        for (i, file) in ["small", "medium", "attrs/large", "d/f00"].iter().enumerate() {
+            requests.push(format!("set_inode_field {file} uid {}", i * 1000));
+            requests.push(format!("set_inode_field {file} projid {i}"));
+        }
+    }
+    if matches!(name, "ea-inode" | "quota") {
         requests.push(format!("ea_set -f {} attrs/large user.large", work.join("large").display()));
     }
     for request in requests {

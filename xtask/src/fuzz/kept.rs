@@ -1,4 +1,4 @@
-//! Checks with e2fsck the resulting volumes of undamaged ones under the target `write`.
+//! Checks with e2fsck the resulting volumes of undamaged ones under a target that writes.
 //!
 //! The target itself can only see what the engine sees. So its corpus, which holds a program for every path
 //! that was found, is run once more with the resulting volumes kept, and each must be clean.
@@ -16,13 +16,13 @@ const BATCH: usize = 200;
 
 /// Runs the corpus and e2fsck; returns whether every volume is clean. Without e2fsck nothing is checked,
 /// which is reported.
-pub(super) fn judge(program: &Path) -> bool {
+pub(super) fn judge(programs: &Path, target: &str) -> bool {
     if tool("e2fsck").is_none() {
         println!("  SKIPPED e2fsck of what was written: it is not installed");
         return true;
     }
     let folder = std::env::temp_dir().join(format!("hectare-fuzz-kept-{}", std::process::id()));
-    let judged = fs::create_dir_all(&folder).and_then(|()| all(program, &folder));
+    let judged = fs::create_dir_all(&folder).and_then(|()| all(programs, target, &folder));
     let _ = fs::remove_dir_all(&folder); // a leftover in the temporary directory is harmless
     match judged {
         Ok((volumes, wrong)) => {
@@ -36,12 +36,12 @@ pub(super) fn judge(program: &Path) -> bool {
     }
 }
 
-fn all(program: &Path, folder: &Path) -> io::Result<(usize, usize)> {
+fn all(programs: &Path, target: &str, folder: &Path) -> io::Result<(usize, usize)> {
     let inputs: Vec<PathBuf> =
-        fs::read_dir(corpus_of("write"))?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+        fs::read_dir(corpus_of(target))?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     let (mut volumes, mut wrong) = (0, 0);
     for some in inputs.chunks(BATCH) {
-        limited(program)
+        limited(&programs.join(target))
             .args(some)
             .env("HECTARE_FUZZ_KEEP", folder)
             .stdin(Stdio::null())
@@ -53,7 +53,7 @@ fn all(program: &Path, folder: &Path) -> io::Result<(usize, usize)> {
             volumes += 1;
             if !is_clean(&volume.path()) {
                 wrong += 1;
-                let kept = artifacts_of("write").join(volume.file_name());
+                let kept = artifacts_of(target).join(volume.file_name());
                 fs::copy(volume.path(), &kept)?;
                 println!("  e2fsck finds {} wrong", kept.display());
             }

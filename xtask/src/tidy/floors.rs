@@ -54,7 +54,17 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "cli",
         &[
-            &["clock", "failure", "markup", "mount_helper", "name", "passwd", "progress", "size_arg"],
+            &[
+                "batch",
+                "clock",
+                "failure",
+                "markup",
+                "mount_helper",
+                "name",
+                "passwd",
+                "progress",
+                "size_arg",
+            ],
             &["spinner", "umask"],
             &[
                 "disk_format",

@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 24] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -22,9 +22,12 @@ const LAYERS: [&str; 21] = [
     "hectare-xfs",
     "hectare-check",
     "hectare-mkfs",
+    "hectare-salvage",
     "hectare-tune",
+    "hectare-resize",
     "hectare-populate",
     "hectare-engine",
+    "hectare-repair",
     "hectare-export",
     "hectare-fuse",
     "hectare-lab",

@@ -14,8 +14,17 @@ pub(crate) struct InodeAttributes {
     pub(crate) holders: u64,
     /// The tail of content inside the inode (`system.data`).
     pub(crate) inline: Option<Vec<u8>>,
-    /// Whether there is an encryption context, and whether it is well formed.
-    pub(crate) context: Option<bool>,
+    /// The encryption context, if there is one.
+    pub(crate) context: Option<Context>,
+}
+
+/// An encryption context.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Context {
+    /// Whether it is of a known version and its length.
+    pub(crate) sound: bool,
+    /// A sum of what it says beside its nonce.
+    pub(crate) policy: u64,
 }
 
 impl InodeAttributes {
@@ -42,7 +51,7 @@ pub(crate) struct SharedBlock {
     pub(crate) users: u32,
     pub(crate) values: u64,
     pub(crate) holders: u64,
-    pub(crate) context: Option<bool>,
+    pub(crate) context: Option<Context>,
 }
 
 pub(crate) struct Holder {

@@ -99,8 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         };
         let nr = image.resolve(&place.path, false)?;
         if arguments.recursive {
-            walk::each(image, nr, &place.path, &left_out, alter);
-            return Ok(());
+            return walk::each(image, nr, &place.path, &left_out, alter);
         }
         alter(nr).map_err(|error| image.fail(&place.path, &error))
     })?;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// group descriptors, inodes, block maps, attributes, directories and their indexes, links, bitmaps and
 /// counts. File data is not read. The verdict is that of e2fsck -fn; a journal that must be replayed and
 /// orphans left by a crash are problems, too. A journal given with --journal is replayed in memory first, and
-/// the result is checked. Nothing is repaired.
+/// the result is checked; with --superblock, the volume as it would be with that one. Nothing is repaired.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hectare check disk.img\n\nExit codes: 0 sound, 1 problems, 2 wrong usage."
@@ -88,7 +88,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 /// The device to check: the volume as it is, or with a given journal replayed over it in memory.
 fn judged(arguments: &Arguments) -> Outcome<Arc<dyn Device>> {
-    if !arguments.looking.has_journal() {
+    if let Some(option) = arguments.looking.tolerant.other_than_superblock() {
+        return Err(Failure::Usage(format!(
+            "{option}: a check reports what is wrong, and tolerates nothing"
+        )));
+    }
+    let with_backup = arguments.looking.tolerant.names_superblock();
+    if !arguments.looking.has_journal() && !with_backup {
         return device(&arguments.image, arguments.looking.part, arguments.looking.hold());
     }
     let image = Image::read(&arguments.image, &arguments.looking)?;
@@ -97,10 +103,12 @@ fn judged(arguments: &Arguments) -> Outcome<Arc<dyn Device>> {
     if sb.features().incompat.contains(Incompat::RECOVER) {
         // The overlay has no more to recover.
         sb.set_needs_recovery(false);
-        replayed
-            .write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))
-            .map_err(|error| Failure::Line(error.to_string()))?;
+    } else if !with_backup {
+        return Ok(Arc::new(replayed));
     }
+    replayed
+        .write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))
+        .map_err(|error| Failure::Line(error.to_string()))?;
     Ok(Arc::new(replayed))
 }
 

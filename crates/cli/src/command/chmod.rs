@@ -51,8 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         };
         let nr = image.resolve(&place.path, true)?;
         if arguments.recursive {
-            walk::each(image, nr, &place.path, &left_out, change);
-            return Ok(());
+            return walk::each(image, nr, &place.path, &left_out, change);
         }
         change(nr).map_err(|error| image.fail(&place.path, &error))
     })?;

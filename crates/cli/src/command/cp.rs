@@ -12,7 +12,7 @@ use crate::output::reason;
 use crate::partition_args::{Part, SourcePart};
 use crate::progress::Progress;
 use crate::reproducible;
-use crate::write_args::{Journal, Looking, Writing};
+use crate::write_args::{Journal, Looking, Tolerant, Writing};
 use hectare_engine::{Error, Timestamp};
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
@@ -59,6 +59,8 @@ pub(crate) struct Arguments {
     source_part: SourcePart,
     #[command(flatten)]
     writing: Writing,
+    #[command(flatten)]
+    tolerant: Tolerant,
 }
 
 impl Arguments {
@@ -128,6 +130,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if is_local(to) && from.iter().any(is_local) {
         return Err(Failure::Usage("neither side is in an image (IMAGE:PATH)".to_owned()));
     }
+    if arguments.tolerant.is_given() && from.iter().all(is_local) {
+        return Err(Failure::Usage("damage is tolerated in images that are copied from only".to_owned()));
+    }
     arguments.check_parts(to, from)?;
     if let (true, Some(fault)) = (arguments.operands.iter().any(is_local), hectare_host::pretence().fault()) {
         return Err(Failure::Line(fault));
@@ -163,7 +168,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                     Operand::Inside(source) => {
                         // Another partition of the same disk is under the lock that is held for writing.
                         let is_locked = same_file(&source.image, image.path());
-                        let looking = Looking::of(arguments.part_of_sources(), Journal::default(), is_locked);
+                        let looking = Looking::of(arguments.part_of_sources(), Journal::default(), is_locked)
+                            .tolerating(arguments.tolerant);
                         let other = Image::read_verified(&source.image, &looking, arguments.verify)?;
                         between(arguments, &other, source, image, place, several, &progress)
                     }
@@ -263,7 +269,8 @@ fn goal_inside(
 /// Copies one source out of an image.
 fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
     let Operand::Inside(source) = source else { return Ok(()) };
-    let looking = Looking::of(arguments.part_of_sources(), arguments.writing.journal.clone(), false);
+    let looking = Looking::of(arguments.part_of_sources(), arguments.writing.journal.clone(), false)
+        .tolerating(arguments.tolerant);
     let image = Image::read_verified(&source.image, &looking, arguments.verify)?;
     let nr = image.resolve(&source.path, arguments.options().follow)?;
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);

@@ -46,7 +46,8 @@ pub(crate) struct FormatArguments {
     /// root_owner= ...
     #[arg(short = 'E', value_name = "OPTION=VALUE,...")]
     pub(crate) extended: Vec<String>,
-    /// Journal options: size=MIB, or device=FILE for a journal on another device (made with -O journal_dev)
+    /// Journal options: size=MIB, or device=FILE, device=UUID=UUID or device=LABEL=LABEL for a journal on another
+    /// device (made with -O journal_dev)
     #[arg(short = 'J', value_name = "size=MIB|device=FILE")]
     journal: Option<String>,
     /// Number of groups in a flex group

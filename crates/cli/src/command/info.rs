@@ -80,8 +80,15 @@ struct Group {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let raw = superblock(&arguments.image, arguments.looking.part, arguments.looking.hold())?;
+    let first = || superblock(&arguments.image, arguments.looking.part, arguments.looking.hold());
+    let other = arguments.looking.tolerant.names_superblock();
+    let first = (!other).then(first).transpose()?;
     let opened = Image::read(&arguments.image, &arguments.looking);
+    let raw = match (first, &opened) {
+        (Some(raw), _) => raw,
+        (None, Ok(image)) => *image.volume().superblock().raw(),
+        (None, Err(_)) => return opened.map(drop),
+    };
     let left_out = LeftOut::default();
     if arguments.json {
         json(arguments, &raw, opened.as_ref().ok(), &left_out)?;
@@ -107,8 +114,11 @@ fn superblock(path: &Path, part: Part, hold: Hold) -> Outcome<SuperBlock> {
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|error| Failure::Line(error.to_string()))?;
     let raw = SuperBlock::read_from_bytes(&bytes).map_err(|_| Failure::of(&name, "it is too short"))?;
     if raw.s_magic.get() != MAGIC {
-        let none =
-            || "there is no ext2, ext3 or ext4 volume on it, nor anything else that is known".to_owned();
+        let none = || {
+            "there is no ext2, ext3 or ext4 volume on it, nor anything else that is known \
+             (--superblock auto finds one whose superblock is lost)"
+                .to_owned()
+        };
         let reason = instead()?.unwrap_or_else(none);
         return Err(Failure::of(name, reason));
     }

@@ -5,7 +5,7 @@ use crate::entry::{JsonEntry, arrow, mode_text};
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
 use crate::image_path::{ImagePath, split};
-use crate::name::{JsonName, join};
+use crate::name::{JsonName, absolute, join};
 use crate::output::{JsonArray, Output};
 use crate::walk::Entered;
 use crate::write_args::Looking;
@@ -208,10 +208,6 @@ impl Lister<'_> {
         }
         Ok(())
     }
-}
-
-fn absolute(path: &[u8]) -> Vec<u8> {
-    if path.starts_with(b"/") { path.to_vec() } else { join(b"/", path) }
 }
 
 /// How wide each column must be.

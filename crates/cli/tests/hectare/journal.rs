@@ -3,7 +3,8 @@
 use crate::support::hectare;
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, JournalDevice, OpenOptions, Volume, XattrHow};
-use hectare_oracle::{Skip, skip};
+use hectare_oracle::loops::Access;
+use hectare_oracle::{LoopDevice, Skip, skip};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,6 +133,24 @@ fn a_journal_on_another_device_is_made_and_used() {
             "of the kernel"
         );
         clean("changed by the kernel")?;
+        // So does a mount here, if it is told where the journal is.
+        let dir = path("dir");
+        std::fs::create_dir(&dir).unwrap();
+        let alone = hectare(&["mount", &image, &dir]);
+        assert!(alone.refused().contains("-o journal_path=FILE"), "{}", alone.err);
+        hectare(&["mount", "-o", &format!("journal_path={journal}"), &image, &dir]).ok();
+        let in_use = hectare(&["ls", "--journal", &journal, &format!("{image}:/")]);
+        let read = std::fs::read(Path::new(&dir).join("d/f"));
+        let written = std::fs::write(Path::new(&dir).join("d/g"), b"through a mount");
+        hectare(&["umount", &dir]).ok();
+        assert_eq!(read.unwrap(), b"of the kernel");
+        written.unwrap();
+        assert!(in_use.refused().contains("is in use"), "{}", in_use.err);
+        clean("changed through a mount")?;
+        assert_eq!(
+            hectare(&["cat", "--journal", &journal, &format!("{image}:/d/g")]).ok().text(),
+            "through a mount"
+        );
         // A journal of another UUID is refused by both names.
         hectare(&["mkfs", "-O", "journal_dev", "-b", "4096", &other, "8M"]).ok();
         let foreign = hectare(&["mkdir", "--journal", &other, &format!("{image}:/e")]);
@@ -172,4 +191,40 @@ fn a_data_mode_is_chosen_by_name() {
     }
     hectare_oracle::assert_clean(&image).unwrap();
     assert_eq!(hectare(&["mkdir", "--data", "none", &format!("{}:/d", image.display())]).code, Some(2));
+}
+
+/// A journal that is not named is found among the block devices, by what the volume says of it.
+#[test]
+fn a_journal_is_found_by_its_uuid_and_label() {
+    let name = "cli journal::a_journal_is_found";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (journal, image, copy) = (path("journal"), path("image"), path("copy"));
+    let uuid = "33333333-4444-4555-8666-777777777777";
+    let absent = hectare(&["mkfs", "-J", &format!("device=UUID={uuid}"), &image, "32M"]);
+    assert!(absent.refused().contains("no block device that can be read has"), "{}", absent.err);
+    hectare(&["mkfs", "-O", "journal_dev", "-b", "4096", "-U", uuid, "-L", "the log", &journal, "8M"]).ok();
+    let attach = |image: &str| LoopDevice::new(Path::new(image), Access::ReadWrite);
+    let device = match attach(&journal) {
+        Ok(device) => device,
+        Err(reason) => skip!(name, reason),
+    };
+    hectare(&["mkfs", "-J", "device=LABEL=the log", &image, "32M"]).ok();
+    hectare(&["mkfs", "--force", "-J", &format!("device=UUID={uuid}"), &image, "32M"]).ok();
+    hectare(&["mkdir", &format!("{image}:/d")]).ok();
+    assert!(hectare(&["ls", &image]).ok().text().contains('d'));
+    // Two of one name: neither is taken.
+    std::fs::copy(&journal, &copy).unwrap();
+    let second = attach(&copy).unwrap();
+    let two = hectare(&["mkdir", &format!("{image}:/e")]);
+    let names = [&device, &second].map(|device| device.path().display().to_string());
+    let refused = two.refused();
+    assert!(names.iter().all(|name| refused.contains(name)), "{refused}");
+    drop(second);
+    hectare(&["mkdir", &format!("{image}:/e")]).ok();
+    drop(device);
+    let alone = hectare(&["mkdir", &format!("{image}:/f")]);
+    assert!(alone.refused().contains(uuid) && alone.err.contains("--journal"), "{}", alone.err);
+    let fsck = hectare_oracle::fsck::e2fsck_with(Path::new(&image), &["-fn", "-j", &journal]).unwrap();
+    assert!(fsck.clean, "{}", fsck.output);
 }

@@ -98,10 +98,24 @@ pub(crate) fn hectare_bounded(arguments: &[&str], kib: u32, patience: Duration) 
     run_within(Command::new("sh").args(["-c", &script, BINARY]).args(arguments), patience)
 }
 
+/// Runs the binary with this on its standard input.
+#[track_caller]
+pub(crate) fn hectare_fed<S: AsRef<OsStr>>(arguments: &[S], input: &str) -> Ran {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), input).unwrap();
+    fed_within(Command::new(BINARY).args(arguments), file.reopen().unwrap().into(), PATIENCE)
+}
+
 #[track_caller]
 fn run_within(command: &mut Command, patience: Duration) -> Ran {
+    fed_within(command, Stdio::null(), patience)
+}
+
+#[track_caller]
+fn fed_within(command: &mut Command, input: Stdio, patience: Duration) -> Ran {
+    command.stdin(input);
     let outputs = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
-    command.env("TZ", "UTC").stdin(Stdio::null());
+    command.env("TZ", "UTC");
     command.stdout(outputs.0.reopen().unwrap()).stderr(outputs.1.reopen().unwrap());
     let line = format!("{command:?}");
     let mut child = command.spawn().unwrap();

@@ -24,6 +24,7 @@ use crate::space::map_edit::MAP_CREDITS;
 use crate::space::quota;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::quotas::Owners;
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
@@ -90,12 +91,18 @@ pub(crate) fn change_flags(
         if (flags ^ inode.get().flags).contains(InodeFlags::EXTENTS) {
             map_convert::convert(core, &inode)?;
         }
-        let _quota =
+        let quota =
             caller::on_behalf(caller, || stat::prepare_owners(core, &inode, |data| data.projid = project))?;
         let mut handle = core.start(MAP_CREDITS)?;
+        let values = stat::values_to_move(core, &inode, quota.as_ref())?;
         let mut data = inode.edit(&mut handle, &core.state.inodes);
+        let before = Owners::of(&data);
         data.flags = flags;
         data.projid = project;
+        core.state.move_values(nr, before, &data, values);
+        if let Some(claim) = quota {
+            claim.settle(nr);
+        }
         data.ctime = core.state.now();
         data.version = data.version.wrapping_add(1);
         Ok(())

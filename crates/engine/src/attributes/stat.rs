@@ -4,7 +4,7 @@ use crate::attributes::{freeing, grow, xattr_store};
 use crate::data::checks::Source;
 use crate::data::writeback;
 use crate::data::{reclaim, truncate};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::immutable::Deed;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::space::piece::cluster_sectors;
@@ -13,7 +13,6 @@ use crate::state::{Core, State};
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::quotas::{Claim, Owners};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, InodeNr};
@@ -175,7 +174,7 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
 }
 
 fn change_fields(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
-    let _quota = prepare_owners(core, inode, |data| {
+    let quota = prepare_owners(core, inode, |data| {
         data.uid = changes.uid.unwrap_or(data.uid);
         data.gid = changes.gid.unwrap_or(data.gid);
     })?;
@@ -190,7 +189,9 @@ fn change_fields(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Re
     if let Some(plan) = plan {
         xattr_store::store(core, &mut handle, inode, plan)?;
     }
+    let values = values_to_move(core, inode, quota.as_ref())?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
+    let before = Owners::of(&data);
     // First, so that the times that follow have room for their nanoseconds.
     grow::grow_extra(core, &mut handle, inode.nr(), &mut data)?;
     data.mode = mode.unwrap_or(data.mode);
@@ -210,11 +211,21 @@ fn change_fields(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Re
         data.crtime = core.state.nearest(crtime);
     }
     data.ctime = changes.ctime.map_or_else(|| core.state.now(), |ctime| core.state.nearest(ctime));
+    core.state.move_values(inode.nr(), before, &data, values);
+    if let Some(claim) = quota {
+        claim.settle(inode.nr());
+    }
     Ok(())
 }
 
+/// The values of an inode that its new owners will count for, if it gets others: for
+/// [`State::move_values`](crate::state::State::move_values) in the transaction that gives them to it.
+pub(crate) fn values_to_move(core: &Core, inode: &CachedInode, quota: Option<&Claim>) -> Result<u64> {
+    quota.map_or(Ok(0), |_| core.state.counted_values(inode.nr(), &inode.get()))
+}
+
 /// Prepares the quotas for a change of an inode's owners: `change` makes it on a copy. What is returned is to
-/// be kept until the inode has them. The caller holds the operation lock.
+/// be kept until the inode has them ([`values_to_move`]). The caller holds the operation lock.
 ///
 /// # Errors
 /// [`crate::Error::QuotaExceeded`] if a limit of the new owners forbids it.
@@ -232,15 +243,10 @@ pub(crate) fn prepare_owners(
     if Owners::of(&before) == Owners::of(&after) {
         return Ok(None);
     }
-    if core.state.incompat(Incompat::EA_INODE) && !core.state.values_outside(inode.nr(), &before)?.is_empty()
-    {
-        // Each of those counts as an inode, too.
-        let what = format!("inode {} has attribute values in inodes of their own (ea_inode)", inode.nr());
-        return Err(Error::Unsupported(format!("{what}: where quotas count, it can't get another owner")));
-    }
     // Its bytes are claimed from the quotas of those who wrote them.
     writeback::place_locked(core, inode)?;
     quota::prepare(core, Owners::of(&after))?;
     let before = inode.get().clone();
-    core.state.claim_transfer(inode.nr(), &before, &after)
+    let values = core.state.counted_values(inode.nr(), &before)?;
+    core.state.claim_transfer(inode.nr(), &before, &after, values)
 }

@@ -13,7 +13,7 @@
 //!
 //! Lustre's older form of these inodes, without count and hash, is read and never changed.
 
-use crate::data::{device, read};
+use crate::data::{device, read, truncate};
 use crate::error::{Error, Result};
 use crate::space::ialloc;
 use crate::space::map_edit::MapMut;
@@ -136,7 +136,8 @@ fn content(core: &Core, holder: &CachedInode) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Checks that the users of an inode's values can be counted; before anything of its attributes is changed.
+/// Checks that the users of an inode's values can be counted, and the values freed; before anything of its
+/// attributes is changed.
 ///
 /// # Errors
 /// [`Error::Corrupt`] or [`Error::Unsupported`], with the inode that is not as it should be.
@@ -173,7 +174,7 @@ pub(crate) fn check_countable(core: &Core, owner: Owner, data: &Inode, values: &
             return Err(Error::from(Corrupt::new("extended attribute", Place::Inode(owner.nr), what)))
                 .watched(&core.state.findings);
         }
-        Ok(())
+        truncate::check_freeable(core, at.inode, &data, 0)
     })
 }
 

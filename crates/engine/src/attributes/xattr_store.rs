@@ -191,11 +191,14 @@ fn store_attribute_block(
         }
     }
     let goal = core.state.geometry().first_block(core.state.groups.slot(nr)?.0);
-    let _quota = match room {
+    let quota = match room {
         Room::Open => core.state.claim_clusters(nr, data, Clusters::ONE)?.1,
         Room::Kept => None,
     };
     let (new, sectors) = reserve::allocate_metadata(core, handle, goal, room)?;
+    if let Some(claim) = quota {
+        claim.settle(nr);
+    }
     let old_block = leave_attribute_block(core, handle, data)?;
     let block = core.state.blocks.fresh(new, kind);
     core.state.blocks.edit(handle, &block, kind, |bytes| bytes.copy_from_slice(&content));

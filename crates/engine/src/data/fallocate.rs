@@ -15,7 +15,7 @@
 //! ([`crate::space::reserve`]); when they are used up, zeroing writes zeros instead, and punching and
 //! inserting report that the volume is full, with nothing of that step done.
 
-mod credits;
+pub(crate) mod credits;
 mod fill;
 pub(crate) mod punch;
 mod shift;

@@ -9,7 +9,7 @@ use crate::data::{reclaim, writeback};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::names::create::NAME_CREDITS;
-use crate::names::directory::{DIR_CREDITS, DirMut};
+use crate::names::directory::{DIR_CREDITS, DirMut, DirRef};
 use crate::names::node::{Creation, NewNode, file_type, new_name};
 use crate::names::{create, inline_directory, lookup, remove};
 use crate::space::quota;
@@ -235,8 +235,9 @@ fn replace(
     flags::check_same_project(to.dir, source)?;
     let kind = kind_of(source)?;
     let moves_directory = kind == Kind::Directory && from.dir.nr() != to.dir.nr();
+    check_rows(core, from.dir)?;
     if moves_directory {
-        core.state.check_file_writable(&source.get(), source.nr())?; // its ".." changes
+        check_movable(core, source)?;
     }
     if let Some(target) = target {
         check_replaceable(core, kind, target)?;
@@ -340,9 +341,10 @@ fn exchange(
         (source, source_kind == Kind::Directory && apart, from.dir, to.dir),
         (target, target_kind == Kind::Directory && apart, to.dir, from.dir),
     ];
-    for (inode, moves, _, _) in moved {
+    for (inode, moves, old, _) in moved {
+        check_rows(core, old)?;
         if moves {
-            core.state.check_file_writable(&inode.get(), inode.nr())?;
+            check_movable(core, inode)?;
         }
     }
     let mut handle = core.start(EXCHANGE_CREDITS)?;
@@ -355,6 +357,27 @@ fn exchange(
         inode.edit(&mut handle, &core.state.inodes).ctime = core.state.now();
     }
     Ok(())
+}
+
+/// Returns an error for a directory in its inode of which a name can't be changed, since other rows are corrupt:
+/// before another directory is changed.
+fn check_rows(core: &Core, dir: &CachedInode) -> Result<()> {
+    let data = dir.get();
+    if data.is_inline() {
+        DirRef { state: &core.state, nr: dir.nr(), inode: &data }.inline_rows()?;
+    }
+    Ok(())
+}
+
+/// Returns an error for a directory that can't be moved, since its ".." can't be changed.
+fn check_movable(core: &Core, dir: &CachedInode) -> Result<()> {
+    core.state.check_file_writable(&dir.get(), dir.nr())?;
+    check_rows(core, dir)?;
+    lookup::lookup_locked(core, dir, Name::DOT_DOT)?.ok_or_else(|| lacks_dot_dot(dir)).map(drop)
+}
+
+fn lacks_dot_dot(dir: &CachedInode) -> Error {
+    Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'").into()
 }
 
 /// Points an existing name at another inode.
@@ -392,8 +415,7 @@ fn move_dot_dot(
     } else {
         let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
         let format = store.format();
-        dir::replace(&mut store, &format, Name::DOT_DOT, to.0, to.1)?
-            .ok_or_else(|| Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'"))?;
+        dir::replace(&mut store, &format, Name::DOT_DOT, to.0, to.1)?.ok_or_else(|| lacks_dot_dot(dir))?;
     }
     drop(data);
     create::change_subdirectories(core, handle, old, -1);

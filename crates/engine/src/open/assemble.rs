@@ -50,7 +50,8 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
     let metadata = log.as_ref().map_or_else(|| MetadataView::plain(Arc::clone(&device)), VolumeLog::view);
     let reaction = options.errors.unwrap_or_else(|| sb.on_error());
     let findings = Arc::new(Findings::new(reaction, options.fixed_time));
-    let groups = Groups::open(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings), clean);
+    let groups = Groups::open(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings), clean)
+        .with_backups(options.superblock_at.is_some());
     let groups = Arc::new(groups);
     let allocator = allocator::allocator(&groups, &sb, &options)?;
     let data_mode = options.data_mode.or(sb.default_data_mode()).unwrap_or_default();

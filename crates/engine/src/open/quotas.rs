@@ -12,10 +12,8 @@ use crate::space::quota::{self, FileRef};
 use crate::state::Core;
 use crate::stores::quotas::{Amount, Book, Counted, Owners, Quotas};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::feature::Incompat;
-use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
+use hectare_ext4::inode::{InodeFlags, Kind as FileKind};
 use hectare_ext4::quota::{Info, Kind};
-use hectare_ext4::xattr::Value;
 use hectare_units::InodeNr;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,7 +88,7 @@ pub(crate) fn recount(core: &Core, quotas: &Quotas) -> Result<()> {
         if inode.flags.contains(InodeFlags::EA_INODE) {
             continue; // it counts with the files that have its value
         }
-        let values = values_elsewhere(core, nr, &inode)?;
+        let values = core.state.counted_values(nr, &inode)?;
         for kind in Kind::ALL {
             let sum = sums.entry((kind, Owners::of(&inode).get(kind))).or_default();
             sum.space = sum.space.saturating_add(Counted::of(&inode).space());
@@ -110,16 +108,6 @@ pub(crate) fn recount(core: &Core, quotas: &Quotas) -> Result<()> {
         });
     }
     quota::place_waiting(core)
-}
-
-/// How many values of an inode's attributes lie in inodes of their own, whose space is in its `i_blocks`.
-fn values_elsewhere(core: &Core, nr: InodeNr, inode: &Inode) -> Result<u64> {
-    if !core.state.incompat(Incompat::EA_INODE) {
-        return Ok(0);
-    }
-    let attrs = core.state.attributes(nr, inode)?;
-    let elsewhere = attrs.iter().filter(|attr| matches!(attr.value, Value::Inode { .. }));
-    Ok(hectare_units::u64_of(elsewhere.count()))
 }
 
 /// The error of a change of quotas on a volume that has none.

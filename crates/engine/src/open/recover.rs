@@ -86,15 +86,14 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
 /// Finds the log and verifies that it is this volume's.
 fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Result<LogPlace> {
     if let Some(nr) = sb.journal_inode() {
-        let map = inode::log_map(&**device, sb, nr)?;
+        let map = inode::log_map(&**device, sb, nr, options.superblock_at.is_some())?;
         return Ok(LogPlace { device: Arc::clone(device), map, external: false });
     }
     let Some(journal) = &options.journal else {
         let uuid = recovery::uuid_text(&sb.raw().s_journal_uuid);
         let what = format!("its journal lies on another device, which has the UUID {uuid}");
-        return Err(Error::Unsupported(format!(
-            "the volume can't be used alone: {what}; name that device (--journal FILE)"
-        )));
+        let how = "name that device (--journal FILE; for a mount -o journal_path=FILE)";
+        return Err(Error::Unsupported(format!("the volume can't be used alone: {what}; {how}")));
     };
     let device = Arc::clone(&journal.0);
     let map = LogMap::external(&*device, sb.geometry().block_size, &sb.raw().s_journal_uuid)?;
@@ -103,7 +102,11 @@ fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Res
 
 /// The superblock of a volume, from the log if the one on the device is torn.
 pub(crate) fn read_superblock(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBlock> {
-    let error = match superblock_of(&**device, SuperBlock::parse) {
+    if let Some(at) = options.superblock_at {
+        return from_backup(device, at, options);
+    }
+    let parse = |bytes: &[u8], len| SuperBlock::parse_tolerant(bytes, len, options.tolerances);
+    let error = match superblock_of(&**device, parse) {
         Err(error @ Error::Corrupt(_)) => error,
         read => return read,
     };
@@ -112,6 +115,19 @@ pub(crate) fn read_superblock(device: &Arc<dyn Device>, options: &OpenOptions) -
     }
     // Without a copy, the superblock's error is the one to return.
     from_log(device, options).map_err(|_| error)
+}
+
+/// The superblock at a byte of the device. Backups don't say whether the journal is needed: it does.
+fn from_backup(device: &Arc<dyn Device>, at: Bytes, options: &OpenOptions) -> Result<SuperBlock> {
+    let parse = |bytes: &[u8], len| SuperBlock::parse_tolerant(bytes, len, options.tolerances);
+    let mut sb = superblock_at(&**device, at, parse)?;
+    let has_journal = sb.journal_inode().is_some() || options.journal.is_some();
+    if has_journal && !options.no_replay {
+        let place = find(device, &sb, options)?;
+        let recovery = recovery::read(&*place.device, &place.map, sb.geometry().blocks_count)?;
+        sb.set_needs_recovery(recovery.needed());
+    }
+    Ok(sb)
 }
 
 /// The superblock that the log holds.
@@ -152,13 +168,21 @@ fn superblock_of(
     device: &dyn Device,
     parse: impl FnOnce(&[u8], Bytes) -> std::result::Result<SuperBlock, FormatError>,
 ) -> Result<SuperBlock> {
-    let need = SUPERBLOCK_OFFSET + Bytes::of(superblock::SIZE);
-    if device.len() < need {
+    superblock_at(device, SUPERBLOCK_OFFSET, parse)
+}
+
+fn superblock_at(
+    device: &dyn Device,
+    at: Bytes,
+    parse: impl FnOnce(&[u8], Bytes) -> std::result::Result<SuperBlock, FormatError>,
+) -> Result<SuperBlock> {
+    let size = Bytes::of(superblock::SIZE);
+    if at.checked_add(size).is_none_or(|end| device.len() < end) {
         let what = format!("{} bytes are too few for a superblock", device.len());
         return Err(Corrupt::new("the volume", Place::Volume, what).into());
     }
     let mut bytes = [0; superblock::SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+    device.read_at(at, &mut bytes)?;
     Ok(parse(&bytes, device.len())?)
 }
 
@@ -172,11 +196,16 @@ fn replayed_in_memory(
 ) -> Result<Recovered> {
     let view = recovery.laid_over(Arc::clone(device), Arc::clone(&place.device))?;
     let mut view: Arc<dyn Device> = Arc::new(view);
-    let mut sb = superblock_of(&*view, SuperBlock::parse).unwrap_or_else(|_| found.clone());
+    let parse = |bytes: &[u8], len| SuperBlock::parse_tolerant(bytes, len, options.tolerances);
+    let replayed = superblock_of(&*view, parse);
+    // Who names another superblock does not trust the first.
+    let mut sb = replayed.ok().filter(|_| options.superblock_at.is_none()).unwrap_or_else(|| found.clone());
     if !recovery.fast_commits().is_empty() {
         view = Arc::new(OverlayDevice::new(view));
-        fast::replay(Arc::clone(&view), sb, options, recovery.fast_commits())?;
-        sb = superblock_of(&*view, SuperBlock::parse)?;
+        fast::replay(Arc::clone(&view), sb.clone(), options, recovery.fast_commits())?;
+        if options.superblock_at.is_none() {
+            sb = superblock_of(&*view, parse)?;
+        }
     }
     // The log may know less of errors than the superblock did.
     sb.keep_errors_of(&found);

@@ -32,7 +32,7 @@ pub(crate) fn new_inode(
     mut inode: Inode,
 ) -> Result<Arc<CachedInode>> {
     let directory = inode.kind() == Some(Kind::Directory);
-    let _quota = core.state.claim_inode(&inode)?;
+    let quota = core.state.claim_inode(&inode)?;
     let taken = if directory { take_for_directory(core, parent)? } else { take_for_file(core, parent)? };
     let Taken { nr, fresh_block } = taken.ok_or(Error::NoInodes)?;
     // Kept until the inode has found it in the cache.
@@ -47,7 +47,7 @@ pub(crate) fn new_inode(
     inode.generation = core.state.arbitrary();
     let cached = core.state.inodes.insert_new(nr, inode, home);
     drop(cached.edit(handle, &core.state.inodes));
-    core.state.count_inode(nr, &cached.get(), true);
+    core.state.count_inode(nr, &cached.get(), quota);
     Ok(cached)
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn free_inode(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
     };
     core.state.groups.free_inode(inode.nr(), directory).watched(&core.state.findings)?;
     core.state.fast.make_unfit();
-    core.state.count_inode(inode.nr(), &inode.get(), false);
+    core.state.uncount_inode(inode.nr(), &inode.get());
     inode.mark_freed();
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::space::map::MapRef;
 use crate::state::State;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::InodeFlags;
-use hectare_units::{BlockNr, InodeNr, LogicalBlock};
+use hectare_units::{BlockNr, Blocks, InodeNr, LogicalBlock, u64_of};
 use std::ops::ControlFlow;
 
 /// The blocks of an inode.
@@ -20,6 +20,29 @@ pub struct InodeBlocks {
     pub map_nodes: Vec<BlockNr>,
     /// Its attribute block, which other inodes may share.
     pub attribute_block: Option<BlockNr>,
+}
+
+impl InodeBlocks {
+    /// The number of places where the content is: runs of the volume's blocks that hold neighbouring blocks of
+    /// the file, in order.
+    #[must_use]
+    pub fn places(&self) -> u64 {
+        places(&self.extents)
+    }
+
+    /// The fewest places where it could be: the number of its stretches without a hole.
+    #[must_use]
+    pub fn stretches(&self) -> u64 {
+        u64_of(self.extents.chunk_by(|a, b| a.end() == u64::from(b.logical.get())).count())
+    }
+}
+
+/// The number of places where extents, in the file's order, are.
+pub(crate) fn places(extents: &[Extent]) -> u64 {
+    let continues = |a: &Extent, b: &Extent| {
+        a.end() == u64::from(b.logical.get()) && a.physical + Blocks::new(a.len.into()) == b.physical
+    };
+    u64_of(extents.chunk_by(continues).count())
 }
 
 /// The blocks of inode `nr`.

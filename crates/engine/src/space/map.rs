@@ -8,13 +8,17 @@ use crate::error::{Error, Result};
 use crate::state::State;
 use crate::stores::block_cache::Kind;
 use crate::stores::fs_errors::Watched;
+use hectare_alloc::Run;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::map::MapKind;
-use hectare_units::{BlockNr, InodeNr, LogicalBlock, low32};
+use hectare_units::{BlockNr, Blocks, Clusters, InodeNr, LogicalBlock, low32};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// The most runs among which a block that is mapped twice is looked for: 1 MiB of memory.
+const RUNS_MAX: usize = 1 << 16;
 
 /// The map of an inode, for lookups.
 pub(crate) struct MapRef<'a> {
@@ -61,18 +65,34 @@ impl MapRef<'_> {
         self.kind().for_each_node(self, visit).watched(&self.state.findings)
     }
 
-    /// Returns an error if anything mapped in a range of file blocks is metadata of the volume: before the
-    /// range is unmapped, in as many transactions as that takes. Nodes are checked when they are read.
+    /// Returns an error if anything mapped in a range of file blocks can't be freed, because it is metadata of
+    /// the volume, or not in use, or mapped twice: before the range is unmapped, in as many transactions as
+    /// that takes. The nodes are checked only with the whole map: a walk to all of them would cost more than
+    /// what a punch frees.
     pub(crate) fn check_range(&self, from: LogicalBlock, end: u64) -> Result<()> {
-        let mut wrong = Ok(());
+        let (mut runs, mut wrong) = (Vec::new(), Ok(()));
+        let mut check = |logical, physical, len| {
+            wrong = self.check_outside(logical, physical, len).and_then(|()| self.check_used(physical, len));
+            if runs.len() < RUNS_MAX {
+                runs.push((physical, len));
+            }
+            if wrong.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
         self.for_each(from, &mut |extent| {
             if u64::from(extent.logical.get()) >= end {
                 return ControlFlow::Break(());
             }
-            wrong = self.check_outside(extent.logical, extent.physical, extent.len);
-            if wrong.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            check(extent.logical, extent.physical, extent.len)
         })?;
-        wrong
+        if from == LogicalBlock::ZERO {
+            self.for_each_node(&mut |nr, _| check(LogicalBlock::ZERO, nr, 1))?;
+        }
+        wrong?;
+        runs.sort_unstable();
+        let twice = runs.array_windows().find(|[(a, len), (b, _)]| *b < *a + Blocks::new(u64::from(*len)));
+        let Some([_, (nr, _)]) = twice else { return Ok(()) };
+        let wrong = Corrupt::new("the map", Place::Inode(self.nr), format!("it leads to block {nr} twice"));
+        Err(wrong.into()).watched(&self.state.findings)
     }
 
     /// Returns an error for blocks that hold metadata of the volume. Reserved inodes have some of those.
@@ -84,6 +104,14 @@ impl MapRef<'_> {
         let reason = format!("it leads to block {nr}, which holds metadata of the volume");
         let wrong = Corrupt::new("the map", Place::FileBlock(self.nr, at), reason);
         Err(wrong.into()).watched(&self.state.findings)
+    }
+
+    fn check_used(&self, first: BlockNr, len: u32) -> Result<()> {
+        let geometry = self.state.geometry();
+        let start = geometry.cluster_of(first);
+        let last = geometry.cluster_of(first + Blocks::new(u64::from(len) - 1));
+        let run = Run::new(start, Clusters::new(last.get() - start.get() + 1));
+        self.state.allocator.check_used(run).map_err(Error::from).watched(&self.state.findings)
     }
 
     /// Levels of nodes below the root.

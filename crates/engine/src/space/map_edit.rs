@@ -55,7 +55,10 @@ impl MapMut<'_, '_> {
     /// # Errors
     /// As [`MapKind::insert`]. What was mapped before is used; [`Error::NoSpace`] means that nothing was.
     pub(crate) fn publish(&mut self, piece: Piece, unwritten: bool) -> Result<u32> {
-        let (Extent { logical, len, physical, .. }, mut space, _quota) = piece.into_parts();
+        let (Extent { logical, len, physical, .. }, mut space, quota) = piece.into_parts();
+        if let Some(claim) = quota {
+            claim.settle(self.nr);
+        }
         let mut done = 0;
         while done < len {
             let at = physical + Blocks::new(done.into());

@@ -69,6 +69,8 @@ pub(crate) struct Groups {
     flex: FlexTable,
     zones: Zones,
     recent: Recent,
+    /// Whether a broken descriptor is taken from the backups.
+    with_backups: bool,
     /// Groups whose inode bitmaps are dirty.
     dirty_bitmaps: Mutex<Vec<GroupNr>>,
     /// Dirty blocks of descriptors.
@@ -94,6 +96,7 @@ impl Groups {
             sb,
             findings,
             recent: Recent::default(),
+            with_backups: false,
             dirty_bitmaps: Mutex::default(),
             dirty_descs: Mutex::default(),
             dirty_count: AtomicU32::new(0),
@@ -102,6 +105,19 @@ impl Groups {
         let free = said.unwrap_or_else(|| groups.count_readable());
         groups.flex.set_totals(free);
         groups
+    }
+
+    /// Takes a broken descriptor from the backups, if `with_backups`: for reading a damaged volume.
+    pub(crate) fn with_backups(self, with_backups: bool) -> Self {
+        Self { with_backups, ..self }
+    }
+
+    /// The descriptor of a group in its block, or else in a backup, if those count.
+    fn parse_desc(&self, slot: &[u8], group: GroupNr) -> std::result::Result<GroupDesc, Corrupt> {
+        let parsed = GroupDesc::parse(slot, group, &self.sb);
+        let read = |at, block: &mut [u8]| self.metadata.read_at(at, block).is_ok();
+        let backup = || hectare_probe::backup_desc(&self.sb, group, read);
+        parsed.or_else(|corrupt| self.with_backups.then(backup).flatten().ok_or(corrupt))
     }
 
     /// The block of descriptors with that index.
@@ -146,13 +162,18 @@ impl Groups {
         let sb = &*self.sb;
         let geometry = sb.geometry();
         let mut bytes = vec![0; geometry.block_size.len()];
-        self.read_desc_block(index, &mut bytes)?;
+        let read = self.read_desc_block(index, &mut bytes);
+        if self.with_backups && read.is_err() {
+            bytes.fill(0);
+        } else {
+            read?;
+        }
         let first = index * geometry.descs_per_block();
         let count = geometry.descs_per_block().min(geometry.groups() - first);
         let groups = (0..count)
             .map(|i| {
                 let slot = &bytes[desc_range(i, geometry.desc_size)];
-                let desc = GroupDesc::parse(slot, GroupNr::new(first + i), sb);
+                let desc = self.parse_desc(slot, GroupNr::new(first + i));
                 Group { desc: Mutex::new(desc), dirty: AtomicBool::new(false), inodes: OnceLock::new() }
             })
             .collect();

@@ -127,7 +127,7 @@ impl CachedInode {
         self.runs.forget();
         let quotas = cache.quotas().filter(|quotas| quotas.counts(self.nr));
         let charge = quotas.map(|quotas| (Arc::clone(quotas), Counted::of(&data)));
-        InodeEdit { data, charge }
+        InodeEdit { nr: self.nr, data, charge }
     }
 
     /// Stamps the inode as overwritten at `now`, without a transaction: visible at once, on the device with
@@ -252,6 +252,7 @@ impl CachedInode {
 
 /// An inode that is being changed. When this is dropped, what it counts for in the quotas follows.
 pub(crate) struct InodeEdit<'a> {
+    nr: InodeNr,
     data: Held<RwLockWriteGuard<'a, Inode>>,
     /// What it counted for before.
     charge: Option<(Arc<Quotas>, Counted)>,
@@ -273,7 +274,7 @@ impl DerefMut for InodeEdit<'_> {
 impl Drop for InodeEdit<'_> {
     fn drop(&mut self) {
         if let Some((quotas, before)) = &self.charge {
-            quotas.moved(before, &Counted::of(&self.data));
+            quotas.moved(self.nr, before, &Counted::of(&self.data));
         }
     }
 }

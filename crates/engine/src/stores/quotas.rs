@@ -4,15 +4,15 @@
 //! one inode and its `i_blocks`. So there is one place that keeps them: the guard through which an inode is
 //! changed ([`crate::stores::inode_cache::InodeEdit`]) reports what the inode counted for before and after
 //! ([`Quotas::moved`]), whatever the operation was. Only that an inode begins and ends to exist is reported
-//! separately ([`Quotas::add_inodes`]). The records that have changed are rendered into the blocks of the quota
+//! separately ([`Quotas::add_inodes`]), and that the inodes of its attributes' values, which count for its owners,
+//! get others ([`Quotas::move_inodes`]). The records that have changed are rendered into the blocks of the quota
 //! files with each commit ([`Quotas::render`]), like inodes and groups; so files and sums are durable together.
 //!
 //! Limits are checked before, when space or an inode is requested ([`Quotas::claim`]): a [`Claim`] counts for
-//! its owners until what it stands for counts itself, or is not wanted any more. Between the two is a moment
-//! in which it counts for nothing, so writers that run side by side may pass a limit by one piece each: sums
-//! are exact, limits nearly so. The tree of a quota file is
-//! changed only for an id that has no record yet, before the operation that would need one
-//! ([`crate::space::quota`]).
+//! its owners until what it stands for counts itself, or is not wanted any more. The first takes the place of the
+//! second at once, under the lock of the books ([`Claim::settle`]), so that writers that run side by side get
+//! together what the limit allows. The tree of a quota file is changed only for an id that has no record yet,
+//! before the operation that would need one ([`crate::space::quota`]).
 //!
 //! Invariants: every id that counts has an [`Account`]; one whose record has no place in the file yet is in
 //! `waiting`. Inodes of the format, the quota files among them, count for nobody.
@@ -84,6 +84,8 @@ pub(crate) struct Quotas {
     uncounted: Vec<InodeNr>,
     first_inode: InodeNr,
     fixed_time: Option<Timestamp>,
+    /// Claims for what inodes have got that are still being changed.
+    settling: Mutex<Vec<(InodeNr, Claim)>>,
 }
 
 impl Quotas {
@@ -95,6 +97,7 @@ impl Quotas {
             books: Mutex::new(books),
             first_inode: sb.first_inode(),
             fixed_time,
+            settling: Mutex::default(),
         }
     }
 
@@ -108,19 +111,23 @@ impl Quotas {
         &self.kinds
     }
 
-    /// An inode has changed from what it counted for.
-    pub(crate) fn moved(&self, before: &Counted, after: &Counted) {
-        if before == after {
+    /// An inode has changed from what it counted for; its claims are settled.
+    pub(crate) fn moved(&self, nr: InodeNr, before: &Counted, after: &Counted) {
+        let settled: Vec<Claim> =
+            self.settling.lock().extract_if(.., |(of, _)| *of == nr).map(|(_, claim)| claim).collect();
+        if before == after && settled.is_empty() {
             return;
         }
         let now = self.now();
-        for book in &mut *self.books.lock() {
+        self.post(settled, |book| {
             let (from, to) = (before.owners.get(book.kind()), after.owners.get(book.kind()));
+            if before == after {
+                return;
+            }
             if from == to {
-                book.change(from, now, |used| {
+                return book.change(from, now, |used| {
                     used.space = used.space.saturating_sub(before.space).saturating_add(after.space);
                 });
-                continue;
             }
             book.change(from, now, |used| {
                 used.space = used.space.saturating_sub(before.space);
@@ -130,19 +137,42 @@ impl Quotas {
                 used.space = used.space.saturating_add(after.space);
                 used.inodes = used.inodes.saturating_add(1);
             });
-        }
+        });
     }
 
-    /// So many inodes exist from now on that did not, and so many do no longer. They have no space.
-    pub(crate) fn add_inodes(&self, owners: Owners, more: u64, fewer: u64) {
+    /// So many inodes exist from now on that did not, for which there may be a claim, and so many do no longer.
+    /// They have no space.
+    pub(crate) fn add_inodes(&self, owners: Owners, more: u64, fewer: u64, claim: Option<Claim>) {
         if more == fewer {
             return;
         }
         let now = self.now();
-        for book in &mut *self.books.lock() {
+        self.post(claim, |book| {
             book.change(owners.get(book.kind()), now, |used| {
                 used.inodes = used.inodes.saturating_add(more).saturating_sub(fewer);
             });
+        });
+    }
+
+    /// Changes every book, with claims given back at the same moment.
+    fn post(&self, settled: impl IntoIterator<Item = Claim>, mut change: impl FnMut(&mut Book)) {
+        let mut books = self.books.lock();
+        for mut claim in settled {
+            let held = std::mem::take(&mut claim.held);
+            claim.give_back(&mut books, held);
+        }
+        books.iter_mut().for_each(&mut change);
+    }
+
+    /// So many inodes count for other owners from now on. They have no space.
+    pub(crate) fn move_inodes(&self, from: Owners, to: Owners, count: u64) {
+        let now = self.now();
+        for book in &mut *self.books.lock() {
+            let (from, to) = (from.get(book.kind()), to.get(book.kind()));
+            if from != to {
+                book.change(from, now, |used| used.inodes = used.inodes.saturating_sub(count));
+                book.change(to, now, |used| used.inodes = used.inodes.saturating_add(count));
+            }
         }
     }
 
@@ -236,17 +266,9 @@ impl Quotas {
         let now = self.fixed_time.unwrap_or_else(clock::coarse_now);
         u64::try_from(now.seconds).unwrap_or(0)
     }
-
-    fn release(&self, claim: &Claim, amount: Amount) {
-        for book in &mut *self.books.lock() {
-            if claim.kinds[book.kind().index()] {
-                book.release(claim.owners.get(book.kind()), amount);
-            }
-        }
-    }
 }
 
-/// What counts for its owners although no inode has it yet; given back when it is dropped.
+/// What counts for its owners although no inode has it yet; given back when it is dropped, or settled.
 pub(crate) struct Claim {
     quotas: Arc<Quotas>,
     owners: Owners,
@@ -270,14 +292,27 @@ impl Claim {
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let space = self.held.space.saturating_sub(bytes);
         self.held.space -= space;
-        self.quotas.release(self, Amount { space, inodes: 0 });
+        self.give_back(&mut self.quotas.books.lock(), Amount { space, inodes: 0 });
+    }
+
+    /// Leaves the claim to the change of an inode that is under way, in which that gets what was claimed: it
+    /// lasts until the change counts. The caller holds the inode for changes.
+    pub(crate) fn settle(self, nr: InodeNr) {
+        let quotas = Arc::clone(&self.quotas);
+        quotas.settling.lock().push((nr, self));
+    }
+
+    fn give_back(&self, books: &mut [Book], amount: Amount) {
+        for book in books.iter_mut().filter(|book| self.kinds[book.kind().index()]) {
+            book.release(self.owners.get(book.kind()), amount);
+        }
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if self.held != Amount::default() {
-            self.quotas.release(self, self.held);
+            self.give_back(&mut self.quotas.books.lock(), self.held);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The face of [`crate::data`]: syncing, trimming, and what is asked of a volume about file data.
 
-use crate::data::{checks, sync, trim, truncate, verity, writeback};
+use crate::data::gather::Gathered;
+use crate::data::{checks, gather, sync, trim, truncate, verity, writeback};
 use crate::error::Result;
 use crate::volume::Volume;
 use hectare_ext4::verity::{Algorithm, Params};
@@ -24,6 +25,17 @@ impl Volume {
     /// that can't be used; the device's error.
     pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
         trim::trim(self.core(), range, min_len)
+    }
+
+    /// Moves a file's blocks to fewer places, if there is room for that: what it holds and its times stay. Reads
+    /// and writes of the file wait meanwhile. A crash leaves each block at its old place or at its new one.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`], and nothing has moved, for what is no regular file, for journalled content
+    /// and on volumes with `bigalloc`; [`crate::Error::ReadOnly`]; [`crate::Error::NoSpace`] if the map has no
+    /// room to change; the error of reading, of copying or of the map. What has moved before stays.
+    pub fn gather(&self, nr: InodeNr) -> Result<Gathered> {
+        gather::gather(self.core(), &self.core().state.inode(nr)?)
     }
 
     /// Checks that a file may get this size, not that it can: for callers that must do something else first,

@@ -1,8 +1,8 @@
 //! The findings of the fuzz targets, each as a test of its own.
 
-use crate::common::{InMemory, close_clean, format_bytes, in_memory};
-use hectare_engine::{Creation, Error, RenameMode};
-use hectare_oracle::skip;
+use crate::common::{InMemory, close_clean, format_bytes, in_memory, open_image, pattern, save};
+use hectare_engine::{Creation, Error, RenameMode, XattrHow};
+use hectare_oracle::{debugfs_write, skip};
 
 /// A volume of these features with a directory that holds the empty file `dir/file`.
 fn with_a_file(test: &str, features: &str) -> Option<InMemory> {
@@ -29,4 +29,99 @@ fn a_directory_inside_its_inode_is_not_empty_because_it_has_no_blocks() {
     assert!(matches!(v.rename_path("other", "dir", RenameMode::Replace), Err(Error::NotEmpty)));
     v.metadata("dir/file").unwrap();
     close_clean(&held);
+}
+
+/// A file whose space can't be freed keeps its name: what is wrong with the space is found first.
+#[test]
+fn regression_a_name_stays_when_its_space_can_not_be_freed() {
+    let Some(held) = with_a_file("fuzzed::space", "^has_journal,^metadata_csum,^uninit_bg") else { return };
+    held.volume.write_file("big", &pattern(1, 0, 9000), Creation::default()).unwrap();
+    let file = held.volume.open_file("big").unwrap();
+    let block = file.extents().unwrap()[0].physical;
+    drop(file);
+    held.volume.sync().unwrap();
+    let free = held.volume.statfs().unwrap().free.get();
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let count = |free: u64| format!("set_bg 0 free_blocks_count {free}");
+    let few = "the block bitmap of group 0 is corrupt: 7 free clusters";
+    for (request, free, words) in [(format!("freeb {block}"), free + 1, "is not in use"), (count(7), 7, few)]
+    {
+        save(&held.device.to_vec(), &image);
+        debugfs_write(&image, &[&request, &count(free)]).unwrap();
+        let volume = open_image(&image);
+        let error = volume.remove_file("big").unwrap_err().to_string();
+        assert!(error.contains(words), "{request}: {error}");
+        volume.metadata("big").unwrap();
+        let error = volume.open_file("big").unwrap().set_len(3).unwrap_err().to_string();
+        assert!(error.contains(words), "{request}: {error}");
+        assert_eq!(volume.metadata("big").unwrap().size, 9000);
+    }
+}
+
+/// Nor does a file lose its name that has an attribute whose value can't be freed.
+#[test]
+fn regression_a_name_stays_when_a_value_can_not_be_freed() {
+    let Some(held) = with_a_file("fuzzed::value", "^has_journal,ea_inode") else { return };
+    let nr = held.volume.resolve("dir/file", false).unwrap();
+    held.volume.set_xattr(nr, "user.v", &pattern(1, 0, 5000), XattrHow::Create).unwrap();
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    save(&held.device.to_vec(), &image);
+    // The value's inode follows the file's; its extent leads to the superblock.
+    let value = nr.get() + 1;
+    debugfs_write(&image, &[&format!("sif <{value}> block[5] 1")]).unwrap();
+    let volume = open_image(&image);
+    let error = volume.remove_file("dir/file").unwrap_err().to_string();
+    assert!(error.contains(&format!("of inode {value}")), "{error}");
+    volume.metadata("dir/file").unwrap();
+    assert!(volume.remove_xattr(nr, "user.v").is_err());
+    assert_eq!(volume.list_xattrs(nr).unwrap(), [b"user.v"]);
+}
+
+/// A map that leads to a block twice: freeing it once would be half of a removal.
+#[test]
+fn regression_a_name_stays_when_its_map_leads_to_a_block_twice() {
+    for features in ["^has_journal", "^has_journal,^64bit,^extents"] {
+        let Some(held) = with_a_file("fuzzed::twice", &format!("{features},^metadata_csum,^uninit_bg"))
+        else {
+            return;
+        };
+        let file = held.volume.create_file("big", Creation::default()).unwrap();
+        [0, 2048].iter().for_each(|at| file.write_all_at(*at, &[7; 1024]).unwrap());
+        let block = file.extents().unwrap()[0].physical;
+        drop(file);
+        held.volume.close().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        save(&held.device.to_vec(), &image);
+        // The last word of the second extent, or the third number.
+        let word = if features.contains("extents") { 2 } else { 8 };
+        debugfs_write(&image, &[&format!("sif big block[{word}] {block}")]).unwrap();
+        let volume = open_image(&image);
+        let error = volume.remove_file("big").unwrap_err().to_string();
+        assert!(error.contains(&format!("leads to block {block} twice")), "{features}: {error}");
+        volume.metadata("big").unwrap();
+    }
+}
+
+/// A directory inside its inode with a row that is wrong: its ".." can't be changed, so it is not moved, and has
+/// not two names afterwards.
+#[test]
+fn regression_a_directory_that_is_corrupt_inside_its_inode_is_not_half_moved() {
+    let Some(held) = with_a_file("fuzzed::rows", "^has_journal,^metadata_csum,inline_data") else { return };
+    held.volume.create_dir("other", Creation::default()).unwrap();
+    held.volume.close().unwrap();
+    let mut bytes = held.device.to_vec();
+    let at = bytes.windows(4).position(|bytes| bytes == b"file").unwrap();
+    bytes[at] = b'/';
+    for mode in [RenameMode::NoReplace, RenameMode::Replace] {
+        let held = in_memory(&bytes);
+        let moved = held.volume.rename_path("dir", "other/dir", mode);
+        assert!(moved.unwrap_err().to_string().contains("has a bad name"));
+        assert!(matches!(held.volume.metadata("other/dir"), Err(Error::NotFound)));
+        held.volume.metadata("dir").unwrap();
+    }
 }

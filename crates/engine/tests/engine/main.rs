@@ -27,6 +27,7 @@ mod flags;
 mod found;
 mod full;
 mod fuzzed;
+mod gather;
 mod hostile;
 mod inline;
 mod inodes;

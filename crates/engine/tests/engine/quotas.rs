@@ -7,13 +7,13 @@ use crate::common::{
 };
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{
-    Caller, Changes, Creation, Error, FallocateMode, InodeFlags, NewNode, OpenOptions, QuotaKind,
+    Caller, Changes, Creation, Error, FallocateMode, InodeFlags, NewNode, OpenFile, OpenOptions, QuotaKind,
     QuotaLimits, QuotaRecord, RenameMode, Timestamp, Volume, XattrHow, on_behalf,
 };
 use hectare_oracle::{skip, skip_part};
 use hectare_units::{InodeNr, random};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 const ALICE: u32 = 1000;
 
@@ -547,5 +547,95 @@ fn broken_quota_files_are_refused_by_name_and_nothing_is_written() {
         let held = in_memory_with(&broken, OpenOptions::read_only()).unwrap();
         assert!(held.volume.quotas().unwrap_err().to_string().contains(words));
         assert!(held.volume.read_dir("/").is_ok());
+    }
+}
+
+/// A file with values in inodes of their own: those count for whoever gets the file, too.
+#[test]
+fn regression_values_in_inodes_of_their_own_go_with_their_file_to_new_owners() {
+    let args = ["-t", "ext4", "-b", "1024", "-O", "quota,project,ea_inode"];
+    let Ok(bytes) = formatted(&args) else { skip!("quotas::values_in_inodes", "mke2fs is not installed") };
+    let held = in_memory(&bytes);
+    let volume = &held.volume;
+    let make = |name: &str| {
+        volume.write_file(name, &[1; 5000], owned(ALICE, 5)).unwrap();
+        let nr = volume.resolve(name, false).unwrap();
+        // Of both files alike: values and attribute blocks are shared.
+        for n in 0..3 {
+            let value = pattern(n, 0, 3000 + 1000 * usize::try_from(n).unwrap());
+            volume.set_xattr(nr, format!("user.v{n}"), &value, XattrHow::Create).unwrap();
+        }
+        nr
+    };
+    let (first, second) = (make("a"), make("b"));
+    let each = volume.stat(first).unwrap().sectors * 512;
+    assert_eq!(used(volume, QuotaKind::User, ALICE), (2 * each, 8));
+    let give = |nr, uid, gid| {
+        let changes = Changes { uid, gid, ..Changes::default() };
+        volume.change(nr, &changes)
+    };
+    give(first, Some(7), None).unwrap();
+    assert_eq!(used(volume, QuotaKind::User, ALICE), (each, 4));
+    assert_eq!(used(volume, QuotaKind::User, 7), (each, 4));
+    assert_eq!(used(volume, QuotaKind::Group, 5), (2 * each, 8), "the group stays");
+    volume.set_project(second, 42, &Caller::ROOT).unwrap();
+    assert_eq!(used(volume, QuotaKind::Project, 42), (each, 4));
+    // With a mode, of a file with an ACL, and on behalf of a user whom a limit stops.
+    let few = QuotaLimits { inodes_hard: Some(3), ..QuotaLimits::default() };
+    volume.set_quota(QuotaKind::Group, 9, &few).unwrap();
+    let alice = Caller::user(ALICE, 9, &[]);
+    let refused = on_behalf(&alice, || give(second, None, Some(9)));
+    is_exceeded(refused, QuotaKind::Group, "inodes");
+    volume.set_quota(QuotaKind::Group, 9, &QuotaLimits { inodes_hard: Some(4), ..few }).unwrap();
+    on_behalf(&alice, || give(second, Some(8), Some(9))).unwrap();
+    assert_eq!(used(volume, QuotaKind::Group, 9), (each, 4));
+    assert_eq!(used(volume, QuotaKind::User, ALICE), (0, 0));
+    volume.remove_file("a").unwrap();
+    assert_eq!((used(volume, QuotaKind::User, 7), used(volume, QuotaKind::Group, 5)), ((0, 0), (0, 0)));
+    close_clean(&held);
+}
+
+/// Writers side by side: together they get as much as the limit allows, and no more.
+#[test]
+fn regression_eight_writers_at_once_stay_below_a_hard_limit() {
+    let limits = QuotaLimits { space_hard: Some(2 << 20), inodes_hard: Some(200), ..QuotaLimits::default() };
+    for round in 0..4 {
+        let Some(held) = limited(QuotaKind::User, ALICE, limits, unhurried()) else {
+            skip!("quotas::eight_writers", "mke2fs is not installed");
+        };
+        let (volume, filled) = (&held.volume, Barrier::new(8));
+        let make = |name: String| {
+            let alice = Caller::user(ALICE, 5, &[]);
+            let make = || volume.create(InodeNr::ROOT, name.as_bytes(), NewNode::File, owned(ALICE, 5));
+            on_behalf(&alice, make)
+        };
+        let check = || {
+            let (space, inodes) = used(volume, QuotaKind::User, ALICE);
+            assert!(space <= 2 << 20 && inodes <= 200, "round {round}: {space} bytes, {inodes} inodes");
+        };
+        let writer = |n: u64, file: OpenFile| {
+            let alice = Caller::user(ALICE, 5, &[]);
+            let data = [1; 4096];
+            let more = |at| match n % 2 {
+                0 => file.write_at(at, &data).map(drop),
+                _ => file.fallocate(FallocateMode::Allocate { keep_size: false }, at, 4096),
+            };
+            let pieces = (0..).step_by(4096).take_while(|at| on_behalf(&alice, || more(*at)).is_ok());
+            pieces.for_each(|_| check());
+            is_exceeded(on_behalf(&alice, || more(1 << 30)), QuotaKind::User, "space");
+            filled.wait();
+            let made = (0..).take_while(|m| make(format!("w{n}.{m}")).is_ok());
+            made.for_each(|_: u32| check());
+            is_exceeded(make(format!("w{n}.x")), QuotaKind::User, "inodes");
+        };
+        let files: Vec<_> =
+            (0..8).map(|n| volume.open_inode(make(format!("w{n}")).unwrap()).unwrap()).collect();
+        let writer = &writer;
+        std::thread::scope(|scope| {
+            (0..).zip(files).for_each(|(n, file)| drop(scope.spawn(move || writer(n, file))));
+        });
+        volume.sync().unwrap();
+        assert_eq!(used(volume, QuotaKind::User, ALICE), (2 << 20, 200), "round {round}");
+        close_clean(&held);
     }
 }

@@ -52,6 +52,16 @@ pub fn set_checksum(
     Ok(())
 }
 
+/// Corrects the one byte of a leaf that is wrong, if its checksum shows which one it is.
+pub fn mend_leaf(block: &mut [u8], format: &Format, seed: Seed) -> bool {
+    let Some(end) = block.len().checked_sub(record::TAIL_LEN) else { return false };
+    if !format.checksums || block.len() != format.block_size.len() || !leaf::has_tail(block) {
+        return false;
+    }
+    let found = get32(block, end + 8);
+    crate::checksum::mend(&mut block[..end], seed, found).is_some()
+}
+
 /// The structure's name, where its checksum lies, and what it should be.
 fn compute(
     block: &[u8],

@@ -84,6 +84,47 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Opens a root or a node block for reading a damaged tree: only its header is checked. Its entries are
+    /// to be taken with [`Self::extent_alone`] and [`Self::child_alone`].
+    ///
+    /// # Errors
+    /// When the header breaks the format.
+    pub fn open_alone(bytes: &'a [u8], place: Place, geometry: &'a TreeGeometry) -> Result<Self, Corrupt> {
+        let node = Self::open(bytes, place, geometry)?;
+        match node.depth > DEPTH_MAX {
+            true => Err(node.corrupt(format!("its depth is {}", node.depth))),
+            false => Ok(node),
+        }
+    }
+
+    /// Extent `i` of a leaf, checked against the volume only: its neighbours may be damaged.
+    ///
+    /// # Errors
+    /// When it has no length or leaves the volume, or there is none.
+    pub fn extent_alone(&self, i: usize) -> Result<Extent, Corrupt> {
+        let alone = match self.slots {
+            Slots::Leaf(entries) => {
+                Slots::Leaf(entries.get(i..).unwrap_or_default().get(..1).unwrap_or_default())
+            }
+            index => index,
+        };
+        Self { slots: alone, first: 0, end: FILE_END, ..*self }.extent(0)
+    }
+
+    /// Child `i` of an index node, checked against the volume only; its range is the whole file.
+    ///
+    /// # Errors
+    /// When it leaves the volume, or there is none.
+    pub fn child_alone(&self, i: usize) -> Result<Child, Corrupt> {
+        let alone = match self.slots {
+            Slots::Index(entries) => {
+                Slots::Index(entries.get(i..).unwrap_or_default().get(..1).unwrap_or_default())
+            }
+            leaf => leaf,
+        };
+        Self { slots: alone, first: 0, end: FILE_END, ..*self }.child(0)
+    }
+
     fn open(bytes: &'a [u8], place: Place, geometry: &'a TreeGeometry) -> Result<Self, Corrupt> {
         let corrupt = |reason: Cow<'static, str>| Corrupt::new("extent node", place, reason);
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
@@ -300,6 +341,16 @@ pub fn verify_checksum(bytes: &[u8], nr: BlockNr, seed: Seed) -> Result<(), Corr
     };
     let (found, expected) = (tail.et_checksum.get(), seed.checksum(content));
     if found == expected { Ok(()) } else { Err(Corrupt::checksum("extent node", place, found, expected)) }
+}
+
+/// Corrects the one byte of a node block that is wrong, if its checksum shows which one it is.
+pub fn mend(bytes: &mut [u8], nr: BlockNr, seed: Seed) -> bool {
+    // Where the checksum lies follows from the size, should the header be what is wrong.
+    let at = size_of::<Header>() + capacity(bytes.len()) * size_of::<RawEntry>();
+    let Some((content, rest)) = bytes.split_at_mut_checked(at) else { return false };
+    let Ok((tail, _)) = Tail::read_from_prefix(rest) else { return false };
+    let mended = crate::checksum::mend(content, seed, tail.et_checksum.get()).is_some();
+    mended && verify_checksum(bytes, nr, seed).is_ok()
 }
 
 /// Renews the checksum of a node block on a volume with `metadata_csum`; `seed` is the inode's. Bytes that

@@ -81,6 +81,22 @@ impl Rows {
         self.bytes[at + ENTRY_HEADER..at + ENTRY_HEADER + name.len()].copy_from_slice(name);
     }
 
+    /// Gives the parent, and the inodes that the entries lead to, the numbers that `number` says.
+    pub fn renumber(&mut self, number: impl Fn(InodeNr) -> InodeNr) {
+        self.renumber_at(0, &number);
+        for at in self.records().collect::<Vec<_>>() {
+            self.renumber_at(at, &number);
+        }
+    }
+
+    fn renumber_at(&mut self, at: usize, number: &impl Fn(InodeNr) -> InodeNr) {
+        if let Some(bytes) = self.bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut())
+            && let Some(inode) = InodeNr::from_disk(u32::from_le_bytes(*bytes))
+        {
+            *bytes = number(inode).get().to_le_bytes();
+        }
+    }
+
     /// Removes the entry at a byte.
     pub fn remove(&mut self, entry: usize) {
         let before = self.records().take_while(|at| *at < entry).last();

@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 
 type Copies = BTreeMap<BlockNr, LoggedCopy>;
 
-/// The newest copies that count, with their checksums verified.
+/// The newest copies that count, with their checksums verified. Of a `damaged` log, wrong ones are left out
+/// instead of refused.
 pub(super) fn newest_copies(
     reader: &LogReader<'_>,
     superblock: &JournalSuperblock,
     scanned: &Scanned,
     volume: Blocks,
+    damaged: bool,
 ) -> Result<Copies, RecoveryError> {
     let format = superblock.log_format();
     let mut copies = Copies::new();
@@ -26,8 +28,14 @@ pub(super) fn newest_copies(
         ring.step();
         for tag in format.tags(&block) {
             let Some(at) = ring.step() else { break };
-            check_target(reader, tag.block, volume, found.txn, at)?;
+            match check_target(reader, tag.block, volume, found.txn, at) {
+                Err(_) if damaged => continue,
+                checked => checked?,
+            }
             let copy = LoggedCopy { at, escaped: tag.escaped, txn: found.txn, checksum: tag.checksum };
+            if damaged && !is_right(reader, &format, &copy)? {
+                continue; // an older one may be right
+            }
             copies.insert(tag.block, copy);
         }
     }
@@ -37,6 +45,16 @@ pub(super) fn newest_copies(
     }
     verify(reader, &format, &copies)?;
     Ok(copies)
+}
+
+/// Whether the checksum of one copy is right.
+fn is_right(reader: &LogReader<'_>, format: &LogFormat, copy: &LoggedCopy) -> Result<bool, RecoveryError> {
+    if !format.checksum.covers_blocks() {
+        return Ok(true);
+    }
+    let mut logged = reader.buffer();
+    reader.read(copy.at, &mut logged)?;
+    Ok(format.verify_copy(copy.checksum, copy.txn, &logged))
 }
 
 /// Refuses blocks that the volume does not have, and the journal itself, whose copies replay relies on.

@@ -56,9 +56,10 @@ pub(super) fn scan(
     reader: &LogReader<'_>,
     superblock: &JournalSuperblock,
     start: LogicalBlock,
+    end: Option<TxnId>,
 ) -> Result<Scanned, RecoveryError> {
     let mut scan = Scan::new(reader, superblock, start);
-    while scan.step()? {}
+    while Some(scan.txn) != end && scan.step()? {}
     Ok(scan.scanned)
 }
 

@@ -6,11 +6,13 @@ use super::target::Goal;
 use super::{Arguments, identify, whole_pages};
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, file_device};
+use crate::journal_search::{self, Wanted};
 use hectare_device::FileDevice;
 use hectare_journal::recovery::uuid_text;
 use hectare_mkfs::{FormatOptions, JournalDeviceId, external_journal, make_journal_device};
 use hectare_units::{Bytes, hex};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -42,6 +44,7 @@ pub(super) fn make(arguments: &Arguments, options: &FormatOptions, size: Option<
 /// The journal that the new volume is to use, which the options then name.
 pub(super) fn find(arguments: &Arguments, options: &mut FormatOptions) -> Outcome<Option<FileDevice>> {
     let Some(path) = arguments.format.journal_path() else { return Ok(None) };
+    let path = &*by_name(path)?;
     let device = file_device(path, Hold::Everybody)?;
     let failed = |error: hectare_mkfs::Error| arguments.image.failed(&error);
     let (block_size, uuid) = external_journal(&device, arguments.force).map_err(failed)?;
@@ -55,6 +58,18 @@ pub(super) fn find(arguments: &Arguments, options: &mut FormatOptions) -> Outcom
     }
     options.journal_device = Some(JournalDeviceId { uuid, number: number_of(path)? });
     Ok(Some(device))
+}
+
+/// The device that is meant: a path, or the block device with the journal of that UUID or label.
+fn by_name(path: &Path) -> Outcome<Cow<'_, Path>> {
+    let Some(wanted) = path.to_str().map(Wanted::parse).transpose()?.flatten() else {
+        return Ok(path.into());
+    };
+    let found = journal_search::search(&wanted)?.ok_or_else(|| {
+        let reason = format_args!("no block device that can be read has an external journal with {wanted}");
+        Failure::of("mkfs", format_args!("-J device={}: {reason}", path.display()))
+    });
+    found.map(Cow::from)
 }
 
 /// The number of a block device as the format stores it: the minor's low byte, the major, the rest of the

@@ -47,12 +47,12 @@ pub(super) const MARK_CREDITS: u32 =
 const _: () = assert!(MARK_CREDITS < 200 && REMOVED + ABOVE + SPLIT + INODE + SHIFT_CREDITS - SPLIT < 200);
 
 /// How many extents one transaction removes.
-pub(super) fn remove_extents(state: &State) -> usize {
+pub(crate) fn remove_extents(state: &State) -> usize {
     hectare_units::usize_of((REMOVED / extent(state)).max(1))
 }
 
 /// Blocks that removing that many may dirty.
-pub(super) fn remove_credits(state: &State) -> u32 {
+pub(crate) fn remove_credits(state: &State) -> u32 {
     REMOVED.max(extent(state)) + ABOVE + SPLIT + INODE
 }
 

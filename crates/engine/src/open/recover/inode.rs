@@ -57,9 +57,15 @@ impl TreeRead for Tree<'_> {
     }
 }
 
-/// The blocks of the log of a volume whose journal is inode `nr`.
-pub(super) fn log_map(device: &dyn Device, sb: &SuperBlock, nr: InodeNr) -> Result<LogMap> {
-    let inode = read_inode(device, sb, nr)?;
+/// The blocks of the log of a volume whose journal is inode `nr`; `with_backups` says whether a broken group
+/// descriptor is taken from a backup.
+pub(super) fn log_map(
+    device: &dyn Device,
+    sb: &SuperBlock,
+    nr: InodeNr,
+    with_backups: bool,
+) -> Result<LogMap> {
+    let inode = read_inode(device, sb, nr, with_backups)?;
     let blocks = inode.size >> sb.geometry().block_size.shift();
     let mut runs = Vec::new();
     let mut left = Some(sb.geometry().blocks_count.get());
@@ -87,7 +93,7 @@ pub(super) fn log_map(device: &dyn Device, sb: &SuperBlock, nr: InodeNr) -> Resu
     Ok(LogMap::internal(sb.geometry().block_size, runs, device.len())?)
 }
 
-fn read_inode(device: &dyn Device, sb: &SuperBlock, nr: InodeNr) -> Result<Inode> {
+fn read_inode(device: &dyn Device, sb: &SuperBlock, nr: InodeNr, with_backups: bool) -> Result<Inode> {
     let geometry = sb.geometry();
     let outside =
         || Error::from(Corrupt::new("the journal's inode", Place::Inode(nr), "there is no such inode"));
@@ -97,7 +103,10 @@ fn read_inode(device: &dyn Device, sb: &SuperBlock, nr: InodeNr) -> Result<Inode
     let per_block = geometry.descs_per_block();
     device.read_at(geometry.desc_block(group.get() / per_block).offset(size), &mut block)?;
     let at = usize_of(group.get() % per_block * geometry.desc_size);
-    let desc = GroupDesc::parse(&block[at..at + usize_of(geometry.desc_size)], group, sb)?;
+    let slot = at..at + usize_of(geometry.desc_size);
+    let parsed = GroupDesc::parse(&block[slot], group, sb);
+    let backup = || hectare_probe::backup_desc(sb, group, |at, block| device.read_at(at, block).is_ok());
+    let desc = parsed.or_else(|corrupt| with_backups.then(backup).flatten().ok_or(corrupt))?;
     let in_block = geometry.inodes_per_block();
     let table = desc.inode_table + Blocks::new(u64::from(index / in_block));
     device.read_at(table.offset(size), &mut block)?;

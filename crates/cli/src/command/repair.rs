@@ -1,0 +1,303 @@
+//! `hectare repair`.
+
+use crate::failure::{Failure, Outcome};
+use crate::image_device::{Hold, device};
+use crate::name::{JsonName, shown};
+use crate::output::Output;
+use crate::partition_args::Part;
+use hectare_check::What;
+use hectare_device::Device;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::mmp::{Mmp, Status};
+use hectare_ext4::superblock::{SIZE, SuperBlock};
+use hectare_repair::{Error, Mend, Options, Overlay, Repaired, repair, write_out};
+use hectare_units::{BlockNr, Bytes};
+use serde::Serialize;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{BufRead, BufWriter, ErrorKind, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Exit codes, those of e2fsck: something was mended, something is left, the program or the device failed.
+const MENDED: u8 = 1;
+const LEFT: u8 = 4;
+const FAILED: u8 = 8;
+/// Undo files beside one image at most.
+const UNDO_FILES_MAX: u32 = 10_000;
+
+/// Mend a broken volume
+///
+/// Does what e2fsck does, in memory: structures are made sound from what is left of them, what has two owners
+/// is copied, what has no name gets one in lost+found. The result is checked, and only a sound volume is
+/// written; if that can't be had, nothing is written and the reason is named. What was there goes to an undo
+/// file first: 'hectare undo IMAGE FILE' puts it back. Without -n, -p or -y it asks for each kind of change.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  hectare repair -n disk.img      what would be done\n  hectare repair -y \
+                  disk.img      do it\n  hectare undo disk.img disk.img.undo-1\n\nExit codes: 0 sound, 1 \
+                  mended, 4 something is left, 8 failed, 16 wrong usage."
+)]
+pub(crate) struct Arguments {
+    /// Show what would be done, and write nothing
+    #[arg(short = 'n', long, conflicts_with_all = ["preen", "yes"])]
+    dry_run: bool,
+    /// Mend only if nothing is lost by it
+    #[arg(short = 'p', long, conflicts_with = "yes")]
+    preen: bool,
+    /// Mend everything, without questions
+    #[arg(short = 'y', long)]
+    yes: bool,
+    /// The undo file [default: IMAGE.undo-1, or the first number that is free]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_undo")]
+    undo: Option<PathBuf>,
+    /// Make no undo file
+    #[arg(long)]
+    no_undo: bool,
+    /// Mend although another machine may use the volume (multiple mount protection): it has crashed
+    #[arg(long)]
+    ignore_mmp: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The image or block device
+    image: PathBuf,
+    #[command(flatten)]
+    part: Part,
+}
+
+#[derive(Serialize)]
+struct Json {
+    image: JsonName,
+    clean: bool,
+    written: bool,
+    loses: bool,
+    mends: Vec<JsonMend>,
+    unchecked: Vec<String>,
+    undo: Option<JsonName>,
+}
+
+#[derive(Serialize)]
+struct JsonMend {
+    what: &'static str,
+    place: String,
+    text: String,
+    loses: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let name = shown(arguments.image.as_os_str().as_bytes());
+    let asks = !(arguments.dry_run || arguments.preen || arguments.yes);
+    if asks && !std::io::stdin().is_terminal() {
+        return Err(failed(&name, "nobody can be asked here: say -n, -p or -y"));
+    }
+    let overlay = Arc::new(Overlay::new(opened(arguments, &name)?));
+    let repaired = match repair(&overlay, &Options { now: now(), ..Options::default() }) {
+        Ok(repaired) => repaired,
+        Err(error @ (Error::Left { .. } | Error::NoSuperblock(_) | Error::Refused(_))) => {
+            return Err(ended(format!("{name}: {error}; nothing was written"), LEFT));
+        }
+        Err(error) => return Err(failed(&name, error)),
+    };
+    if !arguments.json {
+        print(&repaired, &name)?;
+    }
+    let agreed = agree(arguments, &repaired, asks)?;
+    let undo = if agreed && !repaired.mends.is_empty() { write(arguments, &overlay, &name)? } else { None };
+    tell_end(arguments, &repaired, &name, agreed, undo.as_deref())
+}
+
+fn ended(line: String, code: u8) -> Failure {
+    Failure::Ended { line: Some(line), code }
+}
+
+fn failed(name: &str, reason: impl Display) -> Failure {
+    ended(format!("{name}: {reason}"), FAILED)
+}
+
+fn now() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    u32::try_from(since).unwrap_or(u32::MAX)
+}
+
+/// The device, if it may be repaired.
+fn opened(arguments: &Arguments, name: &str) -> Outcome<Arc<dyn Device>> {
+    let hold = if arguments.dry_run { Hold::Writers } else { Hold::Everybody };
+    let device = device(&arguments.image, arguments.part, hold).map_err(|failure| match failure {
+        Failure::Line(line) => ended(line, FAILED),
+        other => other,
+    })?;
+    if !arguments.ignore_mmp {
+        refuse_in_use(&*device).map_err(|reason| failed(name, reason))?;
+    }
+    if let Ok(Some(instead)) = hectare_probe::instead(&*device) {
+        return Err(failed(name, instead));
+    }
+    Ok(device)
+}
+
+/// Refuses a volume that another machine may use. Where nothing can be read, there is nobody to protect.
+fn refuse_in_use(device: &dyn Device) -> Result<(), String> {
+    let Some((nr, sb)) = mount_protection(device) else { return Ok(()) };
+    let size = sb.geometry().block_size;
+    let mut block = vec![0; size.len()];
+    if device.read_at(nr.offset(size), &mut block).is_err() {
+        return Ok(());
+    }
+    match Mmp::parse(&block, nr, sb.seed()).map(|mmp| mmp.status) {
+        Ok(Status::InUse { node, .. }) => {
+            Err(format!("{node} uses it, or did when it crashed: if it did, say --ignore-mmp"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the multiple mount protection lies, if the volume has it.
+fn mount_protection(device: &dyn Device) -> Option<(BlockNr, SuperBlock)> {
+    let mut bytes = [0; SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok()?;
+    let sb = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)).ok()?;
+    let nr = BlockNr::new(sb.raw().s_mmp_block.get());
+    let on_volume = nr.get() < sb.geometry().blocks_count.get();
+    (sb.features().incompat.contains(Incompat::MMP) && on_volume).then_some((nr, sb))
+}
+
+fn print(repaired: &Repaired, name: &str) -> Outcome {
+    let mut out = Output::new();
+    for mend in &repaired.mends {
+        writeln!(out, "{}{mend}", if mend.loses { "! " } else { "  " })?;
+    }
+    for what in &repaired.unchecked {
+        writeln!(out, "not checked: {what}")?;
+    }
+    if repaired.mends.is_empty() {
+        writeln!(out, "{name}: sound")?;
+    }
+    out.finish()
+}
+
+/// Whether what was found out may be written.
+fn agree(arguments: &Arguments, repaired: &Repaired, asks: bool) -> Outcome<bool> {
+    if arguments.dry_run {
+        return Ok(false);
+    }
+    if arguments.preen {
+        return Ok(!repaired.loses());
+    }
+    if !asks {
+        return Ok(true);
+    }
+    let mut classes: Vec<What> = Vec::new();
+    for mend in &repaired.mends {
+        if !classes.contains(&mend.what) {
+            classes.push(mend.what);
+        }
+    }
+    for class in classes {
+        let of: Vec<&Mend> = repaired.mends.iter().filter(|mend| mend.what == class).collect();
+        let losing = of.iter().filter(|mend| mend.loses).count();
+        let all = of.len();
+        let question =
+            format!("{}: {all} changes, {losing} of them lose something. Mend? [y/N] ", class.name());
+        if !says_yes(&question).map_err(|error| ended(error.to_string(), FAILED))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn says_yes(question: &str) -> std::io::Result<bool> {
+    let mut out = std::io::stdout();
+    out.write_all(question.as_bytes()).and_then(|()| out.flush())?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+/// Writes the volume, and gives the undo file.
+fn write(arguments: &Arguments, overlay: &Overlay, name: &str) -> Outcome<Option<PathBuf>> {
+    let undo = if arguments.no_undo { None } else { Some(undo_file(arguments)?) };
+    let (path, file) = undo.unzip();
+    let sync = || file.as_ref().map_or(Ok(()), File::sync_all);
+    write_out(overlay, file.as_ref().map(BufWriter::new), sync).map_err(|error| failed(name, error))?;
+    Ok(path)
+}
+
+/// Makes the undo file, which must not be there yet.
+fn undo_file(arguments: &Arguments) -> Outcome<(PathBuf, File)> {
+    let create = |path: &Path| File::options().write(true).create_new(true).open(path);
+    let refused = |path: &Path, error: &std::io::Error| {
+        failed(&shown(path.as_os_str().as_bytes()), format_args!("{error}; --undo names another place"))
+    };
+    if let Some(path) = &arguments.undo {
+        let file = create(path).map_err(|error| refused(path, &error))?;
+        return Ok((path.clone(), file));
+    }
+    // Beside a device node is no place for a file.
+    let in_dev = arguments.image.starts_with("/dev");
+    let own = arguments.image.file_name().filter(|_| in_dev).map(PathBuf::from);
+    let base = own.unwrap_or_else(|| arguments.image.clone());
+    for number in 1..UNDO_FILES_MAX {
+        let mut path = base.clone().into_os_string();
+        path.push(format!(".undo-{number}"));
+        let path = PathBuf::from(path);
+        match create(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(refused(&path, &error)),
+        }
+    }
+    Err(failed(&shown(base.as_os_str().as_bytes()), "it has too many undo files: --undo names another place"))
+}
+
+fn tell_end(
+    arguments: &Arguments,
+    repaired: &Repaired,
+    name: &str,
+    agreed: bool,
+    undo: Option<&Path>,
+) -> Outcome {
+    let written = agreed && !repaired.mends.is_empty();
+    if arguments.json {
+        Output::new().json(&Json {
+            image: JsonName(arguments.image.as_os_str().as_bytes().to_vec()),
+            clean: repaired.mends.is_empty(),
+            written,
+            loses: repaired.loses(),
+            mends: repaired.mends.iter().map(json).collect(),
+            unchecked: repaired.unchecked.clone(),
+            undo: undo.map(|path| JsonName(path.as_os_str().as_bytes().to_vec())),
+        })?;
+    }
+    if repaired.mends.is_empty() {
+        return Ok(());
+    }
+    let count = repaired.mends.len();
+    if !written {
+        let why = if arguments.preen { ", some of which lose something: -y makes them" } else { "" };
+        let line = format!("{name}: {count} changes would make it sound{why}; nothing was written");
+        return Err(ended(line, LEFT));
+    }
+    if !arguments.json {
+        let mut out = Output::new();
+        writeln!(out, "{name}: mended, {count} changes")?;
+        if let Some(undo) = undo {
+            let undo = shown(undo.as_os_str().as_bytes());
+            writeln!(out, "'hectare undo {name} {undo}' puts back what was there")?;
+        }
+        out.finish()?;
+    }
+    Err(Failure::Ended { line: None, code: MENDED })
+}
+
+fn json(mend: &Mend) -> JsonMend {
+    JsonMend {
+        what: mend.what.code(),
+        place: mend.place.to_string(),
+        text: mend.text.clone(),
+        loses: mend.loses,
+    }
+}

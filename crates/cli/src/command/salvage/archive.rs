@@ -1,0 +1,96 @@
+//! What was salvaged as a tar archive.
+
+use crate::failure::tell;
+use crate::name::{join, shown};
+use crate::progress::Progress;
+use hectare_export::tar::{Archive, Content, Entry};
+use hectare_salvage::{File, Kind, Metadata, NodeId, Salvage};
+use hectare_units::{index_of, u64_of};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// Bytes read at once.
+const STEP: u64 = 1 << 20;
+
+/// Writes all of it.
+pub(super) fn write<W: Write>(salvage: &Arc<Salvage>, out: W, progress: &Progress) -> io::Result<W> {
+    let mut writer =
+        Writer { salvage, archive: Archive::new(out), first: HashMap::new(), buffer: Vec::new(), progress };
+    let mut waiting = vec![(Vec::new(), salvage.root())];
+    while let Some((path, node)) = waiting.pop() {
+        writer.add(&path, node)?;
+        let children: Vec<_> =
+            salvage.children(node).map(|(name, child)| (join(&path, name), child)).collect();
+        waiting.extend(children.into_iter().rev());
+    }
+    writer.archive.finish()
+}
+
+struct Writer<'a, W> {
+    salvage: &'a Arc<Salvage>,
+    archive: Archive<W>,
+    /// The first path of what has several.
+    first: HashMap<NodeId, Vec<u8>>,
+    buffer: Vec<u8>,
+    progress: &'a Progress,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn add(&mut self, path: &[u8], node: NodeId) -> io::Result<()> {
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        let meta = self.salvage.metadata(node);
+        if let Some(first) = self.first.get(&node).cloned() {
+            return self.entry(path, node, &meta, Content::HardLink(&first));
+        }
+        if meta.links > 1 && meta.kind != Kind::Directory {
+            self.first.insert(node, path.to_vec());
+        }
+        match meta.kind {
+            Kind::File => self.file(path, node, &meta),
+            Kind::Directory => self.entry(path, node, &meta, Content::Directory),
+            Kind::Symlink => {
+                let target = self.salvage.read_link(node);
+                self.entry(path, node, &meta, Content::Symlink(&target))
+            }
+            Kind::CharDevice => self.entry(path, node, &meta, Content::CharDevice(meta.device)),
+            Kind::BlockDevice => self.entry(path, node, &meta, Content::BlockDevice(meta.device)),
+            Kind::Fifo => self.entry(path, node, &meta, Content::Fifo),
+            Kind::Socket => {
+                tell(format_args!("/{}: a socket can't be in an archive, left out", shown(path)));
+                Ok(())
+            }
+        }
+    }
+
+    fn entry(&mut self, path: &[u8], node: NodeId, meta: &Metadata, content: Content<'_>) -> io::Result<()> {
+        let (mode, uid, gid, mtime) = (meta.permissions, meta.uid, meta.gid, meta.mtime);
+        let xattrs = self.salvage.xattrs(node);
+        self.archive.entry(&Entry { path, content, mode, uid, gid, mtime, xattrs })?;
+        self.progress.file();
+        Ok(())
+    }
+
+    fn file(&mut self, path: &[u8], node: NodeId, meta: &Metadata) -> io::Result<()> {
+        let file = self.salvage.open(node);
+        let (size, ranges) = (file.size(), file.ranges());
+        let is_dense = size == 0 || ranges == [(0, size)];
+        let content = if is_dense { Content::File(size) } else { Content::Sparse(size, &ranges) };
+        self.entry(path, node, meta, content)?;
+        ranges.iter().try_for_each(|(start, len)| self.range(&file, *start, start + len))
+    }
+
+    fn range(&mut self, file: &File, start: u64, end: u64) -> io::Result<()> {
+        let mut at = start;
+        while at < end {
+            let step = (end - at).min(STEP);
+            self.buffer.resize(index_of(step), 0);
+            let read = file.read_at(at, &mut self.buffer);
+            self.buffer[read..].fill(0);
+            self.archive.data(&self.buffer)?;
+            self.progress.bytes(u64_of(read));
+            at += step;
+        }
+        Ok(())
+    }
+}

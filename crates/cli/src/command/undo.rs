@@ -1,0 +1,41 @@
+//! `hectare undo`.
+
+use crate::failure::{Failure, Outcome};
+use crate::image_device::{Hold, device};
+use crate::name::shown;
+use crate::output::Output;
+use crate::partition_args::Part;
+use std::fs::File;
+use std::io::BufReader;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Put back what a repair changed
+///
+/// Takes the undo file that 'hectare repair' made. Before anything is written, every place that the repair
+/// changed must be as it left it; else the volume was changed since, or is another, and stays as it is.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  hectare undo disk.img disk.img.undo-1\n\nExit codes: 0 done, 1 failed, 2 wrong \
+                  usage."
+)]
+pub(crate) struct Arguments {
+    /// The image or block device
+    image: PathBuf,
+    /// The undo file
+    file: PathBuf,
+    #[command(flatten)]
+    part: Part,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let name = shown(arguments.image.as_os_str().as_bytes());
+    let undo = shown(arguments.file.as_os_str().as_bytes());
+    let file = File::open(&arguments.file).map_err(|error| Failure::of(&undo, error))?;
+    let device = device(&arguments.image, arguments.part, Hold::Everybody)?;
+    let count = hectare_repair::undo(&*device, &mut BufReader::new(file))
+        .map_err(|error| Failure::of(format_args!("{name} with {undo}"), error))?;
+    let mut out = Output::new();
+    writeln!(out, "{name}: {count} bytes are as they were before the repair")?;
+    out.finish()
+}

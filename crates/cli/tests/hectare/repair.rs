@@ -1,0 +1,70 @@
+//! `hectare repair` and `hectare undo`: exit codes, what is written, and the way back.
+
+use crate::support::{digest, hectare};
+use hectare_oracle::{assert_clean, debugfs_write, mke2fs, skip};
+use std::path::Path;
+
+/// A volume that counts wrong and has a name that leads nowhere.
+fn broken(image: &Path) -> Result<(), hectare_oracle::Skip> {
+    mke2fs(&["-t", "ext4"], image, "16M")?;
+    let name = image.to_str().unwrap();
+    hectare(&["mkdir", "-p", &format!("{name}:/a/b")]).ok();
+    debugfs_write(image, &["set_inode_field /a links_count 9", "clri /a/b"])?;
+    Ok(())
+}
+
+#[test]
+fn a_repair_is_shown_made_and_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    if let Err(reason) = broken(&image) {
+        skip!("cli repair::a_repair_is_shown_made_and_taken_back", reason);
+    }
+    let (name, before) = (image.to_str().unwrap(), digest(&image));
+    assert_eq!(hectare(&["repair", name]).code, Some(8), "nobody can be asked in a test");
+    assert_eq!(hectare(&["repair", "-n", name]).code, Some(4));
+    assert_eq!(hectare(&["repair", "-p", name]).code, Some(4), "a name is lost");
+    assert_eq!(hectare(&["repair", "-n", "-y", name]).code, Some(16));
+    assert_eq!(digest(&image), before, "nothing was written");
+
+    let ran = hectare(&["repair", "-y", name]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert_clean(&image).unwrap();
+    assert_eq!(hectare(&["check", name]).code, Some(0));
+    assert_eq!(hectare(&["repair", "-y", name]).code, Some(0), "it is sound now");
+
+    let undo = format!("{name}.undo-1");
+    hectare(&["undo", name, &undo]).ok();
+    assert_eq!(digest(&image), before, "it is as it was");
+}
+
+#[test]
+fn an_undo_file_fits_its_volume_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    if let Err(reason) = broken(&image) {
+        skip!("cli repair::an_undo_file_fits_its_volume_only", reason);
+    }
+    let (name, undo) = (image.to_str().unwrap(), folder.path().join("u"));
+    let undo = undo.to_str().unwrap();
+    assert_eq!(hectare(&["repair", "-y", "--undo", undo, name]).code, Some(1));
+    hectare(&["mkdir", &format!("{name}:/later")]).ok();
+    let changed = digest(&image);
+    assert!(hectare(&["undo", name, undo]).refused().contains("does not fit"));
+    assert_eq!(digest(&image), changed);
+    let again = hectare(&["repair", "-y", "--undo", undo, name]);
+    assert_eq!(again.code, Some(0), "sound: no undo file is made");
+    std::fs::write(folder.path().join("damaged"), &std::fs::read(undo).unwrap()[..90]).unwrap();
+    assert!(!hectare(&["undo", name, folder.path().join("damaged").to_str().unwrap()]).refused().is_empty());
+}
+
+#[test]
+fn what_is_no_volume_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+    let ran = hectare(&["repair", "-y", image.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(4), "{}", ran.err);
+    assert!(ran.err.contains("nothing was written"), "{}", ran.err);
+    assert!(std::fs::read(&image).unwrap() == vec![7; 1 << 20]);
+}

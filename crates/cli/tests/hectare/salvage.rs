@@ -1,0 +1,281 @@
+//! salvage: everything of a sound volume, nearly everything of a damaged one, and nothing outside.
+
+use crate::support::{Bench, at, hectare};
+use hectare_oracle::{
+    KernelMount, Tree, What, assert_clean, assert_same, combos, debugfs, debugfs_write, is_root, mke2fs,
+    skip, skip_part, walk,
+};
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Contents, each different.
+fn content(nr: u32) -> Vec<u8> {
+    (0..3000 + nr % 900).flat_map(|word| (word ^ (nr << 16)).to_le_bytes()).collect()
+}
+
+/// A volume by mke2fs with `dir/inner/NR` and `NR`, 40 files.
+fn numbered(arguments: &[&str], size: &str) -> Result<Bench, hectare_oracle::Skip> {
+    let bench = Bench::empty();
+    let source = bench.local("source");
+    fs::create_dir_all(source.join("dir/inner")).unwrap();
+    for nr in 0..20 {
+        fs::write(source.join(format!("dir/inner/{nr}")), content(nr)).unwrap();
+        fs::write(source.join((nr + 20).to_string()), content(nr + 20)).unwrap();
+    }
+    let from = [arguments, &["-d", text(&source)]].concat();
+    mke2fs(&from, &bench.image, size)?;
+    Ok(bench)
+}
+
+macro_rules! numbered {
+    ($name:expr, $arguments:expr) => {
+        match numbered($arguments, "64M") {
+            Ok(bench) => bench,
+            Err(reason) => skip!($name, reason),
+        }
+    };
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => found.extend(files(&entry.path())),
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// How many of the 40 contents are below a directory.
+fn whole(folder: &Path) -> usize {
+    let found: HashSet<Vec<u8>> = files(folder).iter().map(|file| fs::read(file).unwrap()).collect();
+    (0..40).filter(|nr| found.contains(&content(*nr))).count()
+}
+
+fn write(image: &Path, at: u64, bytes: &[u8]) {
+    OpenOptions::new().write(true).open(image).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+/// The first block of a file or directory, by debugfs.
+fn first_block(image: &Path, path: &str) -> u64 {
+    let said = debugfs(image, &[&format!("blocks {path}")]).unwrap();
+    let numbers = said.lines().filter(|line| !line.contains("debugfs")).flat_map(str::split_whitespace);
+    numbers.filter_map(|word| word.parse().ok()).next().unwrap()
+}
+
+/// Salvages into a new directory, with what is doubtful.
+#[track_caller]
+fn salvaged(bench: &Bench, more: &[&str]) -> (PathBuf, String) {
+    let out = bench.local("out");
+    let _ = fs::remove_dir_all(&out);
+    let ran = hectare(&[&["salvage", bench.image(), "-o", text(&out)], more].concat());
+    assert!(matches!(ran.code, Some(0 | 1)), "{}: {:?}\n{}", ran.line, ran.code, ran.err);
+    (out, ran.err)
+}
+
+#[test]
+fn a_sound_volume_comes_out_as_cp_copies_it() {
+    for combo in combos() {
+        let name = format!("cli salvage, {}", combo.name);
+        let bench = match Bench::filled(combo.name, Tree::Links) {
+            Ok(bench) => bench,
+            Err(reason) => {
+                skip_part!(name, reason);
+                continue;
+            }
+        };
+        let copy = bench.local("copy");
+        hectare(&["cp", "-a", &bench.at("/."), text(&copy)]);
+        let out = bench.local("out");
+        let ran = hectare(&["salvage", bench.image(), "-o", text(&out)]);
+        assert_eq!(ran.code, Some(0), "{}: {}", combo.name, ran.err);
+        if copy.exists() {
+            assert_same(&walk(&out), &walk(&copy), What { owners: is_root(), ..What::all() });
+        }
+    }
+}
+
+#[test]
+fn a_volume_comes_out_without_superblocks_descriptors_or_names() {
+    for arguments in
+        [&["-t", "ext4", "-b", "4096"][..], &["-t", "ext2", "-b", "1024"], &["-t", "ext3", "-b", "4096"]]
+    {
+        let bench = numbered!("salvage::without_superblocks", arguments);
+        let (out, said) = salvaged(&bench, &[]);
+        assert_eq!((whole(&out), said.contains("doubtful:")), (40, false), "{said}");
+        let fresh = fs::read(&bench.image).unwrap();
+        // The first superblock; all descriptors beside it.
+        write(&bench.image, 1024, &[0; 1024]);
+        let (out, said) = salvaged(&bench, &[]);
+        if arguments.contains(&"1024") {
+            assert_eq!(whole(&out), 40, "{said}");
+        }
+        fs::write(&bench.image, &fresh).unwrap();
+        let size = if arguments.contains(&"1024") { 1024 } else { 4096 };
+        write(&bench.image, if size == 1024 { 2048 } else { 4096 }, &vec![0xa5; size]);
+        let (out, said) = salvaged(&bench, &[]);
+        assert_eq!(whole(&out), 40, "{arguments:?}: {said}");
+        fs::write(&bench.image, &fresh).unwrap();
+        // The names of the root directory, then those of another one as well.
+        let size = u64::try_from(size).unwrap();
+        write(&bench.image, first_block(&bench.image, "/") * size, &[0; 1024]);
+        let (out, said) = salvaged(&bench, &[]);
+        assert_eq!(whole(&out), 40, "{said}");
+        let lost = out.join("lost+found");
+        let dir = fs::read_dir(&lost).unwrap().map(|entry| entry.unwrap().path().join("inner/7"));
+        assert!(dir.into_iter().any(|file| file.exists()), "names below a lost name stay: {said}");
+        assert!(said.contains("no name leads to it"), "{said}");
+    }
+}
+
+#[test]
+fn a_directory_whose_inode_is_lost_keeps_its_names() {
+    for arguments in [&["-t", "ext4", "-b", "4096"][..], &["-t", "ext2", "-b", "1024"]] {
+        let bench = numbered!("salvage::a_directory_whose_inode_is_lost", arguments);
+        if let Err(reason) = debugfs_write(&bench.image, &["clri dir/inner"]) {
+            skip!("salvage::a_directory_whose_inode_is_lost", reason);
+        }
+        let (out, said) = salvaged(&bench, &[]);
+        assert_eq!(whole(&out), 40, "{said}");
+        assert!(fs::read(out.join("dir/inner/7")).unwrap() == content(7), "{said}");
+        assert!(said.contains("its inode is lost"), "{said}");
+    }
+}
+
+#[test]
+fn hostile_names_stay_inside() {
+    let bench = numbered!("salvage::hostile_names", &["-t", "ext2", "-b", "1024"]);
+    // `..` as a name of a directory, and slashes, in the block of the root.
+    let place = first_block(&bench.image, "/") * 1024;
+    let mut block = vec![0; 1024];
+    fs::File::open(&bench.image).unwrap().read_exact_at(&mut block, place).unwrap();
+    for (from, to) in [(&b"20"[..], &b".."[..]), (b"21", b"/x"), (b"22", b"\0x"), (b"23", b"24")] {
+        let at = block.windows(2).position(|window| window == from).unwrap();
+        block[at..at + 2].copy_from_slice(to);
+    }
+    write(&bench.image, place, &block);
+    let before: Vec<PathBuf> =
+        fs::read_dir(bench.folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    let (out, said) = salvaged(&bench, &[]);
+    assert_eq!(whole(&out), 40, "{said}");
+    let after: Vec<PathBuf> = fs::read_dir(bench.folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(after.len(), before.len() + 1, "{after:?}");
+    assert!(said.contains("its name was"), "{said}");
+}
+
+#[test]
+fn an_interrupted_run_is_continued() {
+    let bench = numbered!("salvage::an_interrupted_run", &["-t", "ext4"]);
+    let (out, _) = salvaged(&bench, &[]);
+    let refused = hectare(&["salvage", bench.image(), "-o", text(&out)]);
+    assert!(refused.err.contains("--resume"), "{}", refused.err);
+    let inode = |name: &str| fs::metadata(out.join(name)).unwrap().ino();
+    fs::remove_file(out.join("dir/inner/3")).unwrap();
+    OpenOptions::new().write(true).open(out.join("25")).unwrap().set_len(100).unwrap();
+    let (kept, begun) = (fs::metadata(out.join("26")).unwrap().ctime_nsec(), inode("25"));
+    hectare(&["salvage", bench.image(), "-o", text(&out), "--resume"]).ok();
+    assert_eq!(whole(&out), 40);
+    assert_eq!((fs::metadata(out.join("26")).unwrap().ctime_nsec(), inode("25")), (kept, begun));
+}
+
+#[test]
+fn an_archive_and_an_image_have_the_same() {
+    let bench = numbered!("salvage::an_archive_and_an_image", &["-t", "ext4"]);
+    let (archive, image) = (bench.local("all.tar"), bench.local("new.img"));
+    hectare(&["salvage", bench.image(), "-o", &format!("tar:{}", text(&archive))]).ok();
+    let unpacked = bench.local("unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    let tar = std::process::Command::new("tar").args(["-xf", text(&archive), "-C", text(&unpacked)]).status();
+    assert!(tar.unwrap().success());
+    assert_eq!(whole(&unpacked), 40);
+    hectare(&["salvage", bench.image(), "-o", text(&image)]).ok();
+    assert_clean(&image).unwrap();
+    let copy = bench.local("copy");
+    hectare(&["cp", "-a", &at(&image, "/."), text(&copy)]);
+    assert_eq!(whole(&copy), 40);
+    let refused = hectare(&["salvage", bench.image(), "-o", bench.image()]);
+    assert!(refused.refused().contains("it is the device that is read"));
+}
+
+#[test]
+fn the_report_names_what_is_doubtful() {
+    let bench = numbered!("salvage::the_report", &["-t", "ext4", "-b", "4096"]);
+    let report = bench.local("report.json");
+    // One byte of an inode is corrected; its checksum and more are not.
+    let said = debugfs(&bench.image, &["imap /30", "imap /31"]).unwrap();
+    let places: Vec<u64> = said
+        .lines()
+        .filter_map(|line| line.split_once("located at block ")?.1.split_once(", offset 0x"))
+        .map(|(block, offset)| {
+            block.parse::<u64>().unwrap() * 4096 + u64::from_str_radix(offset.trim(), 16).unwrap()
+        })
+        .collect();
+    write(&bench.image, places[0] + 8, &[0x77]);
+    write(&bench.image, places[1] + 8, &[0x77; 6]);
+    let (out, _) = salvaged(&bench, &["--report", text(&report)]);
+    assert_eq!(whole(&out), 40);
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let doubts = |path: &str| {
+        let all = report["doubtful"].as_array().unwrap();
+        all.iter().find(|doubtful| doubtful["path"] == path).unwrap()["doubts"][0]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(doubts("30").contains("corrected"), "{report}");
+    assert!(doubts("31").contains("checksum"), "{report}");
+    assert_eq!(report["doubtful"].as_array().unwrap().len(), 2, "{report}");
+}
+
+#[test]
+fn files_that_were_removed_come_back() {
+    for (kind, by_kernel) in [("ext4", true), ("ext3", true), ("ext4", false), ("ext3", false)] {
+        let name = format!("salvage, removed from {kind}");
+        if !is_root() || !Path::new("/dev/fuse").exists() {
+            skip_part!(name, "mounting needs root and /dev/fuse");
+            continue;
+        }
+        let bench = Bench::empty();
+        if let Err(reason) = mke2fs(&["-t", kind], &bench.image, "64M") {
+            skip!("salvage::files_that_were_removed", reason);
+        }
+        let come_and_go = |top: &Path| {
+            let dir = top.join("gone");
+            fs::create_dir(&dir).unwrap();
+            (0..40).for_each(|nr| fs::write(dir.join(nr.to_string()), content(nr)).unwrap());
+            rustix::fs::sync();
+            fs::remove_dir_all(&dir).unwrap();
+        };
+        if by_kernel {
+            let mount = match KernelMount::new(&bench.image, "") {
+                Ok(mount) => mount,
+                Err(reason) => {
+                    skip_part!(name, reason);
+                    continue;
+                }
+            };
+            come_and_go(mount.path());
+            mount.unmount();
+        } else {
+            let dir = bench.local("mounted");
+            fs::create_dir(&dir).unwrap();
+            hectare(&["mount", bench.image(), text(&dir)]).ok();
+            come_and_go(&dir);
+            hectare(&["umount", text(&dir)]).ok();
+        }
+        let (out, said) = salvaged(&bench, &["--deleted"]);
+        let deleted = out.join("deleted");
+        let found = if deleted.exists() { whole(&deleted) } else { 0 };
+        assert!(found >= 36, "{kind}, kernel {by_kernel}: {found} of 40\n{said}");
+        assert!(!out.join("gone").exists());
+    }
+}

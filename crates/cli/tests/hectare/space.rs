@@ -1,0 +1,119 @@
+//! df, trim and touch.
+
+use crate::support::{Bench, hectare, hectare_in};
+use hectare_oracle::{KernelMount, skip};
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn how_full_a_volume_is_agrees_with_the_kernel() {
+    for combo in ["ext2", "ext3", "ext4"] {
+        let bench = match Bench::fresh(combo) {
+            Ok(bench) => bench,
+            Err(reason) => skip!("cli space::how_full_a_volume_is", reason),
+        };
+        let image = bench.image.to_str().unwrap();
+        let mount = match KernelMount::read_only(&bench.image, "") {
+            Ok(mount) => mount,
+            Err(reason) => skip!("cli space::how_full_a_volume_is, the kernel", reason),
+        };
+        let stat = rustix::fs::statvfs(mount.path()).unwrap();
+        mount.unmount();
+        let ours = &hectare(&["df", "--json", image]).ok().json()[0];
+        let expected = [
+            ("size", stat.f_blocks * stat.f_frsize),
+            ("used", (stat.f_blocks - stat.f_bfree) * stat.f_frsize),
+            ("available", stat.f_bavail * stat.f_frsize),
+            ("inodes", stat.f_files),
+            ("inodes_free", stat.f_ffree),
+        ];
+        for (name, value) in expected {
+            assert_eq!(ours[name].as_u64(), Some(value), "{combo}: {name}");
+        }
+        let text = hectare(&["df", image]).ok();
+        assert!(text.text().contains(&(expected[0].1 / 1024).to_string()), "{}", text.text());
+        assert!(hectare(&["df", "-i", image]).ok().text().contains("IFree"));
+        assert!(hectare(&["df", "-h", image]).ok().text().contains("MiB"));
+    }
+}
+
+#[test]
+fn the_space_of_removed_files_goes_back_to_the_host() {
+    let bench = Bench::empty();
+    let image = bench.image.to_str().unwrap();
+    hectare(&["mkfs", "-q", image, "64M"]).ok();
+    let file = bench.local("file");
+    std::fs::write(&file, vec![7; 30 << 20]).unwrap();
+    let taken = || std::fs::metadata(&bench.image).unwrap().blocks() * 512;
+    let empty = taken();
+    hectare(&["cp", file.to_str().unwrap(), &bench.at("/a")]).ok();
+    hectare(&["rm", &bench.at("/a")]).ok();
+    let before = taken();
+    assert!(before > empty + (25 << 20), "{before}");
+    let ran = hectare(&["trim", image]).ok();
+    assert!(ran.text().contains("of free space discarded; the file takes"), "{}", ran.text());
+    assert!(taken() + (25 << 20) < before, "{} after {before}", taken());
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+    assert!(hectare(&["trim", "-m", "8E", image]).refused().starts_with(image), "a length no group has");
+}
+
+#[test]
+fn times_are_set_and_files_made() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image.to_str().unwrap(), "16M"]).ok();
+    let stat = |name: &str| hectare(&["stat", "--json", &bench.at(name)]).ok().json();
+    let touch = |words: &[&str], name: &str| hectare(&[&["touch"], words, &[&bench.at(name)]].concat());
+    touch(&["-c"], "/none").ok();
+    assert!(hectare(&["stat", &bench.at("/none")]).refused().contains("no such file"));
+    touch(&["-d", "2001-02-03T04:05:06.5Z"], "/new").ok();
+    let times = |name: &str| {
+        let stat = stat(name);
+        let entry = if stat.is_array() { stat[0].clone() } else { stat };
+        (entry["atime"].as_str().unwrap().to_owned(), entry["mtime"].as_str().unwrap().to_owned())
+    };
+    let (first, second) = ("2001-02-03T04:05:06.5Z".to_owned(), "1970-01-01T00:00:09Z".to_owned());
+    assert_eq!(times("/new"), (first.clone(), first.clone()));
+    touch(&["-m", "-d", "@9"], "/new").ok();
+    assert_eq!(times("/new"), (first, second.clone()));
+    let ran = hectare_in(&["touch", &bench.at("/new")], &[("SOURCE_DATE_EPOCH", "9")]).ok();
+    assert_eq!((times("/new"), ran.text()), ((second.clone(), second.clone()), ""));
+    hectare(&["ln", "-s", "new", &bench.at("/link")]).ok();
+    touch(&["-h", "-d", "@7"], "/link").ok();
+    assert_eq!(times("/new").1, second);
+    let reference = bench.local("reference");
+    std::fs::write(&reference, "").unwrap();
+    touch(&["-r", reference.to_str().unwrap()], "/new").ok();
+    assert!(times("/new").1.starts_with("20"), "{:?}", times("/new"));
+    assert!(touch(&["-d", "today"], "/new").misused().contains("@SECONDS"));
+}
+
+/// Regression of the whole way: a plan, the move, and nothing left to do; for what the kernel scattered.
+#[test]
+fn files_that_the_kernel_scattered_are_gathered() {
+    let bench = Bench::empty();
+    let image = bench.image.to_str().unwrap();
+    hectare(&["mkfs", "-q", "-t", "ext3", "-b", "1024", image, "64M"]).ok();
+    let mount = match KernelMount::new(&bench.image, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!("cli space::files_that_the_kernel_scattered", reason),
+    };
+    let names: Vec<_> = (0..4).map(|n| mount.path().join(format!("f{n}"))).collect();
+    for step in 0..40u8 {
+        for name in &names {
+            let mut file = std::fs::File::options().create(true).append(true).open(name).unwrap();
+            std::io::Write::write_all(&mut file, &[step; 5000]).unwrap();
+            file.sync_all().unwrap();
+        }
+    }
+    let content = std::fs::read(&names[1]).unwrap();
+    std::fs::remove_file(&names[3]).unwrap();
+    mount.unmount();
+    let plan = hectare(&["defrag", "-nv", &bench.at("/")]).ok();
+    let digest = crate::support::digest(&bench.image);
+    assert!(plan.text().ends_with("3 would do\n"), "{}", plan.text());
+    assert!(plan.text().contains(" 3 of them scattered") && plan.text().contains("/f1\n"), "{}", plan.text());
+    assert_eq!(crate::support::digest(&bench.image), digest);
+    bench.changed(&["defrag", &bench.at("/")]);
+    assert_eq!(hectare(&["cat", &bench.at("/f1")]).ok().out, content);
+    let ran = hectare(&["defrag", "-n", &bench.at("/")]).ok();
+    assert_eq!(ran.text(), "3 files, 0 of them scattered: in 3 places, 3 would do\n");
+}

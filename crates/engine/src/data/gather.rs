@@ -1,0 +1,271 @@
+//! Moves the blocks of a file together (defragmentation).
+//!
+//! A stretch of file blocks without a hole that lies in several places is copied to fewer: space is reserved,
+//! the data is copied there, and one transaction exchanges the mapping and frees the old place. The commit
+//! flushes the data before it; so after a crash the file is mapped to the old place or to the new one, and both
+//! hold its content. A long stretch moves in several such steps, each of which leaves the file as it reads.
+//!
+//! Nothing moves unless the stretch comes to lie in fewer places. Times stay, and so does what is unwritten.
+//!
+//! What it is not: it chooses no order for files, and does not make free space whole. Clusters (`bigalloc`),
+//! content that is journalled and directories are left where they are.
+
+use crate::data::fallocate::credits;
+use crate::data::{device, writeback};
+use crate::error::{Error, Result};
+use crate::space::inode_blocks::{self, InodeBlocks, places};
+use crate::space::map::MapRef;
+use crate::space::map_edit::{MAP_CREDITS, MapMut};
+use crate::space::piece::Piece;
+use crate::space::reserve;
+use crate::state::Core;
+use crate::stores::inode_cache::CachedInode;
+use hectare_alloc::{AllocError, Request, Reservation};
+use hectare_ext4::extent::{Extent, Progress};
+use hectare_ext4::inode::Kind;
+use hectare_ext4::map::MapKind;
+use hectare_units::{BlockNr, Blocks, Bytes, ClusterNr, Clusters, LogicalBlock, index_of, low32, u64_of};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes copied at a time.
+const COPY_STEP: u64 = 4 << 20;
+
+/// Times that a removal of so few extents goes on at most: a table on each level may become empty.
+const REMOVALS: usize = 4;
+
+/// What became of a file's content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Gathered {
+    /// In how many places it was ([`InodeBlocks::places`]).
+    pub before: u64,
+    /// In how many it is now.
+    pub after: u64,
+    /// The blocks that were copied or, where they are unwritten, exchanged.
+    pub moved: Blocks,
+}
+
+/// Extents that one transaction exchanges, neighbours in the file and in the same state, and their new place.
+struct Part {
+    extents: Vec<Extent>,
+    space: Reservation,
+}
+
+/// Moves a file's blocks together, where that makes the places they are in fewer.
+pub(crate) fn gather(core: &Core, inode: &Arc<CachedInode>) -> Result<Gathered> {
+    core.check_takes_changes()?;
+    let _operation = inode.lock().write();
+    inode.check_alive()?;
+    check_movable(core, inode)?;
+    writeback::place_locked(core, inode)?;
+    reserve::discard_window(core, inode);
+    let blocks = checked_blocks(core, inode)?;
+    let mut gathered = Gathered { before: blocks.places(), ..Gathered::default() };
+    for stretch in blocks.extents.chunk_by(|a, b| a.end() == u64::from(b.logical.get())) {
+        let Some(spaces) = fewer_places(core, inode, stretch)? else { continue };
+        // In a block map so few that they are in one table, which may become empty and with it those above.
+        let most = |at| MapKind::of(inode.get().flags).insert_max(at, true, core.state.geometry().block_size);
+        let limit = (credits::remove_extents(&core.state) / 2).max(1);
+        for part in parts(stretch, spaces, limit, most) {
+            gathered.moved += Blocks::new(part.space.len().get());
+            exchange(core, inode, part)?;
+            core.relieve_frees()?;
+        }
+    }
+    gathered.after = inode_blocks::of(&core.state, inode.nr())?.places();
+    Ok(gathered)
+}
+
+fn check_movable(core: &Core, inode: &CachedInode) -> Result<()> {
+    let data = inode.get();
+    let what = if data.kind() != Some(Kind::File) {
+        "it is not a regular file"
+    } else if core.state.journals_data(&data) {
+        "its content is journalled"
+    } else if core.state.geometry().cluster_ratio_shift > 0 {
+        "the volume has clusters (bigalloc)"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unsupported(format!("inode {}: its blocks can't be moved: {what}", inode.nr())))
+}
+
+/// The file's blocks, none of which is the volume's metadata.
+fn checked_blocks(core: &Core, inode: &CachedInode) -> Result<InodeBlocks> {
+    let blocks = inode_blocks::of(&core.state, inode.nr())?;
+    if !blocks.extents.is_empty() {
+        let data = inode.get();
+        MapRef { state: &core.state, nr: inode.nr(), inode: &data }
+            .check_range(LogicalBlock::ZERO, u64::MAX)?;
+    }
+    Ok(blocks)
+}
+
+/// Reserves space for a stretch in fewer places than it is in, if there is such.
+fn fewer_places(core: &Core, inode: &CachedInode, stretch: &[Extent]) -> Result<Option<Vec<Reservation>>> {
+    let places = places(stretch);
+    let mut left: u64 = stretch.iter().map(|extent| u64::from(extent.len)).sum();
+    let (mut spaces, mut goal) = (Vec::new(), reserve::home(core, inode.nr())?);
+    while left > 0 {
+        if u64_of(spaces.len()) + 1 >= places {
+            return Ok(None);
+        }
+        let Some(space) = longest(core, goal, left, places)? else { return Ok(None) };
+        goal = space.run().end();
+        if goal.get() > 1 << u32::BITS && MapKind::of(inode.get().flags) == MapKind::Blocks {
+            return Ok(None);
+        }
+        left -= space.len().get();
+        spaces.push(space);
+    }
+    Ok(Some(spaces))
+}
+
+/// Reserves up to `want` clusters in one place, as many as there are; none if only runs are free that bring no
+/// fewer places than `places`.
+fn longest(core: &Core, goal: ClusterNr, want: u64, places: u64) -> Result<Option<Reservation>> {
+    let mut least = want;
+    loop {
+        // No more than a group can be asked for at once.
+        let min = least.min(core.state.geometry().clusters_per_group.into());
+        let request = Request::new(goal, Clusters::new(want))
+            .for_data(Clusters::new(want))
+            .at_least(Clusters::new(min))
+            .with_root_reserve(core.state.options.use_reserved_blocks);
+        match core.state.reserving(|| core.state.prealloc.reserve(&core.state.allocator, &request)) {
+            Err(AllocError::NoSpace) if least / 2 > want / places => least /= 2,
+            Err(AllocError::NoSpace) => return Ok(None),
+            reserved => return Ok(Some(reserved?)),
+        }
+    }
+}
+
+/// The steps in which a stretch moves to its new places: of at most `limit` extents each, and of `most` blocks
+/// from a file block on.
+fn parts(
+    stretch: &[Extent],
+    spaces: Vec<Reservation>,
+    limit: usize,
+    most: impl Fn(LogicalBlock) -> u32,
+) -> Vec<Part> {
+    let mut rest = VecDeque::from(stretch.to_vec());
+    let mut parts = Vec::new();
+    for mut space in spaces {
+        while let Some(first) = rest.front()
+            && !space.is_empty()
+        {
+            let room = space.len().get().min(most(first.logical).into());
+            let extents = take_front(&mut rest, room, limit);
+            let len = extents.iter().map(|extent| u64::from(extent.len)).sum();
+            let after = space.split_off(Clusters::new(len));
+            parts.push(Part { extents, space });
+            space = after;
+        }
+    }
+    parts
+}
+
+/// Takes extents in the same state, `room` blocks of them at most; the last may be cut.
+fn take_front(rest: &mut VecDeque<Extent>, mut room: u64, limit: usize) -> Vec<Extent> {
+    let mut taken: Vec<Extent> = Vec::new();
+    while room > 0
+        && taken.len() < limit
+        && let Some(next) = rest.front_mut()
+        && taken.first().is_none_or(|first| first.unwritten == next.unwritten)
+    {
+        let len = low32(room.min(next.len.into()));
+        taken.push(Extent { len, ..*next });
+        room -= u64::from(len);
+        if len == next.len {
+            rest.pop_front();
+        } else {
+            next.logical = LogicalBlock::new(next.logical.get() + len);
+            next.physical += Blocks::new(len.into());
+            next.len -= len;
+        }
+    }
+    taken
+}
+
+/// Copies extents to their new place, and maps it instead of the old one.
+fn exchange(core: &Core, inode: &Arc<CachedInode>, Part { extents, space }: Part) -> Result<()> {
+    let Some(first) = extents.first().copied() else { return Ok(()) };
+    let physical = core.state.geometry().cluster_start(space.run().start);
+    let target = Extent { physical, len: low32(space.len().get()), ..first };
+    if !target.unwritten {
+        copy(core, &extents, target.physical)?;
+    }
+    let mut handle = core.start(credits::remove_credits(&core.state) + MAP_CREDITS)?;
+    let mut data = inode.edit(&mut handle, &core.state.inodes);
+    let mut map = MapMut { core, handle: &mut handle, nr: inode.nr(), inode: &mut data };
+    let limit = credits::remove_extents(&core.state);
+    let mut removed = map.remove_some(target.logical, target.end(), limit);
+    if matches!(removed, Err(Error::NoSpace)) {
+        // The map had no room to be cut, and is as it was.
+        return removed.map(drop);
+    }
+    // A table that is freed counts like an extent.
+    for _ in 0..REMOVALS {
+        if matches!(removed, Ok(Progress::More)) {
+            removed = map.remove_some(target.logical, target.end(), limit);
+        }
+    }
+    let mapped = match removed {
+        Ok(Progress::Done) => map.publish(Piece::held(target, space), target.unwritten),
+        Ok(Progress::More) => Ok(0),
+        Err(error) => Err(error),
+    };
+    if mapped.as_ref().is_ok_and(|len| *len == target.len) {
+        return Ok(());
+    }
+    // The old place is unmapped and the new one is not mapped: that must never be committed.
+    let reason = format!("inode {}: its blocks could not be mapped at their new place", inode.nr());
+    core.end_changes(&reason);
+    mapped.and(Err(Error::Aborted(reason)))
+}
+
+/// Copies the content of extents to blocks that follow each other.
+fn copy(core: &Core, extents: &[Extent], to: BlockNr) -> Result<()> {
+    let size = core.state.geometry().block_size;
+    let mut place = to.offset(size);
+    let mut buffer = Vec::new();
+    for extent in extents {
+        let (mut from, mut left) = (extent.physical.offset(size), u64::from(extent.len) << size.shift());
+        while left > 0 {
+            buffer.resize(index_of(left.min(COPY_STEP)), 0);
+            core.state.device.read_at(from, &mut buffer)?;
+            device::write_data(core, place, &buffer)?;
+            let step = Bytes::new(u64_of(buffer.len()));
+            (from, place, left) = (from + step, place + step, left - step.get());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_keep_states_apart_and_cut_what_does_not_fit() {
+        let extent = |logical, len, unwritten| Extent {
+            logical: LogicalBlock::new(logical),
+            len,
+            physical: BlockNr::new(u64::from(logical) * 10),
+            unwritten,
+        };
+        let mut rest = VecDeque::from([
+            extent(0, 4, false),
+            extent(4, 6, false),
+            extent(10, 2, true),
+            extent(12, 1, false),
+        ]);
+        let taken = take_front(&mut rest, 7, 9);
+        assert_eq!(taken, [extent(0, 4, false), extent(4, 3, false)]);
+        let cut = Extent { physical: BlockNr::new(43), ..extent(7, 3, false) };
+        assert_eq!(take_front(&mut rest, 100, 9), [cut]);
+        assert_eq!(take_front(&mut rest, 100, 9), [extent(10, 2, true)]);
+        assert_eq!(take_front(&mut rest, 100, 0), []);
+        assert_eq!(take_front(&mut rest, 100, 9), [extent(12, 1, false)]);
+    }
+}

@@ -1,0 +1,133 @@
+//! The tree: every directory hangs below the root, and every inode has a name; what has none gets one in
+//! `lost+found`.
+
+use crate::directory_content::Stored;
+use crate::report::Error;
+use crate::work::Work;
+use hectare_check::What;
+use hectare_ext4::error::Place;
+use hectare_ext4::inode::Kind;
+use hectare_units::InodeNr;
+use std::collections::BTreeSet;
+
+const LOST_FOUND: &[u8] = b"lost+found";
+
+impl Work<'_> {
+    /// Connects what is not.
+    pub(crate) fn connect(&mut self) -> Result<(), Error> {
+        let loops = self.cut_circles()?;
+        let root = InodeNr::ROOT.get();
+        let free = |nr: &u32, info: &crate::work::Info| {
+            let alone = match info.kind {
+                Kind::Directory => info.parent == 0,
+                _ => info.refs == 0,
+            };
+            *nr != root && !info.hidden && !info.holds_value && (alone || loops.contains(nr))
+        };
+        let lost: Vec<u32> =
+            self.inodes.iter().filter(|(nr, info)| free(nr, info)).map(|(nr, _)| *nr).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let home = self.lost_found()?.unwrap_or(InodeNr::ROOT);
+        let folder = if home == InodeNr::ROOT { "/" } else { "lost+found/" };
+        let Some(mut slot) = self.slot(home)? else { return Ok(()) };
+        let mut entries = self.read_directory(&slot)?.entries;
+        let mut names: BTreeSet<Vec<u8>> = entries.iter().map(|entry| entry.name.clone()).collect();
+        for nr in lost {
+            let mut name = format!("#{nr}").into_bytes();
+            while !names.insert(name.clone()) {
+                name.push(b'~');
+            }
+            let Some(info) = self.inodes.get_mut(&nr) else { continue };
+            info.refs = 1;
+            let kind = info.kind;
+            if kind == Kind::Directory {
+                info.parent = home.get();
+            }
+            let shown = String::from_utf8_lossy(&name).into_owned();
+            self.lost(What::Tree, Place::Inode(InodeNr::new(nr)), format!("it has no name: {folder}{shown}"));
+            entries.push(Stored { name, inode: nr, file_type: self.type_code(Some(kind)) });
+            if kind == Kind::Directory
+                && let Some(child) = self.slot(InodeNr::new(nr))?
+            {
+                self.set_dot_dot(&child, home.get())?;
+            }
+        }
+        let parent = self.inodes.get(&home.get()).map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
+        self.write_directory(&mut slot, &entries, parent)
+    }
+
+    /// The directory `lost+found`, made if it is not there.
+    fn lost_found(&mut self) -> Result<Option<InodeNr>, Error> {
+        let Some(mut root) = self.slot(InodeNr::ROOT)? else { return Ok(None) };
+        let mut entries = self.read_directory(&root)?.entries;
+        if let Some(entry) = entries.iter().find(|entry| entry.name == LOST_FOUND) {
+            let is_directory = self
+                .inodes
+                .get(&entry.inode)
+                .is_some_and(|info| info.kind == Kind::Directory && info.parent == 2);
+            if is_directory {
+                return Ok(InodeNr::from_disk(entry.inode));
+            }
+            let number = entry.inode;
+            self.lost(What::Tree, Place::Inode(InodeNr::ROOT), "lost+found is no directory: now lost+found~");
+            for entry in entries.iter_mut().filter(|entry| entry.inode == number && entry.name == LOST_FOUND)
+            {
+                entry.name.push(b'~');
+            }
+        }
+        let Some(mut slot) = self.take_inode()? else { return Ok(None) };
+        self.mended(What::Tree, Place::Inode(slot.nr), "lost+found is made");
+        self.make_directory(&mut slot, 0o700, InodeNr::ROOT)?;
+        let inode = slot.nr.get();
+        entries.push(Stored {
+            name: LOST_FOUND.to_vec(),
+            inode,
+            file_type: self.type_code(Some(Kind::Directory)),
+        });
+        if let Some(info) = self.inodes.get_mut(&inode) {
+            info.refs = 1;
+        }
+        self.write_directory(&mut root, &entries, InodeNr::ROOT)?;
+        Ok(Some(slot.nr))
+    }
+
+    /// Cuts every circle of directories that name each other, and gives those that were cut off.
+    fn cut_circles(&mut self) -> Result<BTreeSet<u32>, Error> {
+        let parent = |work: &Self, nr: u32| {
+            work.inodes
+                .get(&nr)
+                .map(|info| info.parent)
+                .filter(|parent| *parent != 0 && nr != InodeNr::ROOT.get())
+        };
+        let starts: Vec<u32> =
+            self.inodes.iter().filter(|(_, info)| info.kind == Kind::Directory).map(|(nr, _)| *nr).collect();
+        let (mut done, mut cut) = (BTreeSet::new(), BTreeSet::new());
+        for start in starts {
+            let mut walk = BTreeSet::new();
+            let mut at = Some(start);
+            while let Some(nr) = at.filter(|nr| !done.contains(nr)) {
+                if !walk.insert(nr) {
+                    cut.insert(nr);
+                    break;
+                }
+                at = parent(self, nr);
+            }
+            done.extend(walk);
+        }
+        for nr in &cut {
+            let Some(above) = parent(self, *nr) else { continue };
+            self.lost(What::Tree, Place::Inode(InodeNr::new(*nr)), "it lies below itself: cut off");
+            let Some(mut slot) = self.slot(InodeNr::new(above))? else { continue };
+            let mut entries = self.read_directory(&slot)?.entries;
+            entries.retain(|entry| entry.inode != *nr);
+            let grand = self.inodes.get(&above).map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
+            self.write_directory(&mut slot, &entries, grand)?;
+            if let Some(info) = self.inodes.get_mut(nr) {
+                info.parent = 0;
+            }
+        }
+        Ok(cut)
+    }
+}

@@ -1,0 +1,421 @@
+//! Directories: every entry leads to an inode in use, under a name that is there once.
+//!
+//! First all directories are read to learn which names each other has: of several parents that name a
+//! directory, the one that its `..` names is its parent, else the first. Then each directory whose content is
+//! broken, or holds entries that can't stay, is written anew.
+
+use crate::directory_content::{Content, Stored};
+use crate::report::Error;
+use crate::slot::Slot;
+use crate::work::{Info, Work};
+use hectare_check::What;
+use hectare_ext4::casefold::{self, Folding};
+use hectare_ext4::dir::{self, Entry, FileType, Fill, Format, Name};
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::inline;
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_ext4::map::MapKind;
+use hectare_units::{BlockNr, InodeNr, LogicalBlock};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The shortest ciphertext of a name.
+const CIPHERTEXT_MIN: usize = 16;
+
+/// What happened to the entries of a directory.
+#[derive(Default)]
+struct Changes {
+    lost: Vec<String>,
+    mended: Vec<String>,
+}
+
+impl Work<'_> {
+    /// Mends all directories.
+    pub(crate) fn mend_directories(&mut self) -> Result<(), Error> {
+        if Format::of(&self.sb).is_err() {
+            self.mended(What::Superblock, Place::Volume, "its default hash was unknown: half_md4");
+            self.edit_superblock(|raw| raw.s_def_hash_version = 1);
+        }
+        self.require_root()?;
+        let directories: Vec<InodeNr> = self
+            .inodes
+            .iter()
+            .filter(|(_, info)| info.kind == Kind::Directory && !info.hidden)
+            .map(|(nr, _)| InodeNr::new(*nr))
+            .collect();
+        self.find_parents(&directories)?;
+        for nr in directories {
+            let Some(slot) = self.slot(nr)? else { continue };
+            self.mend_directory(slot)?;
+        }
+        self.end_half_dead()
+    }
+
+    /// Makes a root where there is none.
+    fn require_root(&mut self) -> Result<(), Error> {
+        if self.inodes.get(&InodeNr::ROOT.get()).is_some_and(|info| info.kind == Kind::Directory) {
+            return Ok(());
+        }
+        self.lost(What::Tree, Place::Inode(InodeNr::ROOT), "there is no root directory: a new one is made");
+        let Some(mut slot) = self.slot(InodeNr::ROOT)? else { return Ok(()) };
+        self.make_directory(&mut slot, 0o755, InodeNr::ROOT)
+    }
+
+    /// Makes a slot an empty directory.
+    pub(crate) fn make_directory(
+        &mut self,
+        slot: &mut Slot,
+        permissions: u16,
+        parent: InodeNr,
+    ) -> Result<(), Error> {
+        self.fresh_task(slot, permissions);
+        slot.raw().i_mode = (Kind::Directory.mode_bits() | permissions).into();
+        slot.raw().i_links_count = 2.into();
+        let info = Info {
+            kind: Kind::Directory,
+            hidden: false,
+            holds_value: false,
+            half: false,
+            refs: 0,
+            parent: parent.get(),
+            dot_dot: parent.get(),
+        };
+        self.inodes.insert(slot.nr.get(), info);
+        self.write_directory(slot, &[], parent)
+    }
+
+    /// Learns which directory names each directory.
+    fn find_parents(&mut self, directories: &[InodeNr]) -> Result<(), Error> {
+        let mut named_by: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for nr in directories {
+            let Some(slot) = self.slot(*nr)? else { continue };
+            let content = self.read_directory(&slot)?;
+            for entry in &content.entries {
+                let child = self.inodes.get(&entry.inode);
+                let is_child = child.is_some_and(|info| info.kind == Kind::Directory && !info.hidden);
+                if is_child && entry.inode != InodeNr::ROOT.get() && entry.inode != nr.get() {
+                    named_by.entry(entry.inode).or_default().push(nr.get());
+                }
+            }
+            if let Some(info) = self.inodes.get_mut(&nr.get()) {
+                info.dot_dot = content.dot_dot;
+            }
+        }
+        for (child, parents) in named_by {
+            let Some(info) = self.inodes.get_mut(&child) else { continue };
+            let believed = parents.iter().find(|parent| **parent == info.dot_dot);
+            info.parent = believed.or(parents.first()).copied().unwrap_or(0);
+        }
+        if let Some(root) = self.inodes.get_mut(&InodeNr::ROOT.get()) {
+            root.parent = InodeNr::ROOT.get();
+        }
+        Ok(())
+    }
+
+    fn mend_directory(&mut self, mut slot: Slot) -> Result<(), Error> {
+        let place = Place::Inode(slot.nr);
+        let content = self.read_directory(&slot)?;
+        let mut changes = Changes::default();
+        let kept = self.kept_entries(&slot, &content, &mut changes);
+        let suspect = self.suspects.directories.contains(&slot.nr.get());
+        let quiet = content.broken.is_none() && changes.lost.is_empty() && changes.mended.is_empty();
+        let parent = self.inodes.get(&slot.nr.get()).map_or(0, |info| info.parent);
+        if quiet && !suspect {
+            if parent != 0 && content.dot_dot != parent {
+                self.set_dot_dot(&slot, parent)?;
+            }
+            return Ok(());
+        }
+        if let Some(reason) = content.broken {
+            self.lost(What::Directory, place, format!("{reason}: written anew with what is sound"));
+        } else if quiet {
+            self.mended(What::Directory, place, "written anew");
+        }
+        for text in changes.lost {
+            self.lost(What::Directory, place, text);
+        }
+        for text in changes.mended {
+            self.mended(What::Directory, place, text);
+        }
+        let parent = InodeNr::from_disk(parent).unwrap_or(InodeNr::ROOT);
+        self.write_directory(&mut slot, &kept, parent)
+    }
+
+    /// The entries that stay; counts them as names of what they lead to.
+    fn kept_entries(&mut self, slot: &Slot, content: &Content, changes: &mut Changes) -> Vec<Stored> {
+        let encrypted = slot.has(InodeFlags::ENCRYPT);
+        let mut seen: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        let mut children = BTreeSet::new();
+        let mut kept = Vec::with_capacity(content.entries.len());
+        for stored in &content.entries {
+            let mut entry = stored.clone();
+            let shown = stored.name.escape_ascii().to_string();
+            if let Some(reason) = self.why_not(slot.nr, &entry, encrypted) {
+                changes.lost.push(format!("\"{shown}\" {reason}: removed"));
+                continue;
+            }
+            if !encrypted && entry.name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+                entry.name.iter_mut().filter(|byte| matches!(**byte, 0 | b'/')).for_each(|byte| *byte = b'.');
+                changes.mended.push(format!("\"{shown}\" is no name: \"{}\"", entry.name.escape_ascii()));
+            }
+            if self.is_malformed(slot, &entry.name) {
+                entry.name = entry.name.utf8_chunks().fold(Vec::new(), |mut name, chunk| {
+                    name.extend(chunk.valid().as_bytes());
+                    name.extend(chunk.invalid().first().map(|_| b'.'));
+                    name
+                });
+                changes.mended.push(format!("\"{shown}\" is not of the encoding: replaced"));
+            }
+            let kind = self.inodes.get(&entry.inode).map(|info| info.kind);
+            if kind == Some(Kind::Directory) && !children.insert(entry.inode) {
+                changes
+                    .lost
+                    .push(format!("\"{shown}\" is a second name of directory {}: removed", entry.inode));
+                continue;
+            }
+            let key = self.comparable(slot, &entry.name);
+            if seen.get(&key) == Some(&entry.inode) {
+                changes.lost.push(format!("\"{shown}\" is there twice: removed once"));
+                continue;
+            }
+            if seen.contains_key(&key) {
+                entry.name = self.another_name(slot, &entry.name, &seen);
+                changes
+                    .lost
+                    .push(format!("\"{shown}\" is there twice: now \"{}\"", entry.name.escape_ascii()));
+            }
+            seen.insert(self.comparable(slot, &entry.name), entry.inode);
+            let code = self.type_code(kind);
+            if entry.file_type != code && entry.file_type != 0 {
+                changes.mended.push(format!("\"{shown}\" had the type {}: now {code}", entry.file_type));
+            }
+            entry.file_type = code;
+            if let Some(info) = self.inodes.get_mut(&entry.inode) {
+                info.refs = info.refs.saturating_add(1);
+            }
+            kept.push(entry);
+        }
+        kept
+    }
+
+    /// Why an entry can't stay.
+    fn why_not(&self, own: InodeNr, entry: &Stored, encrypted: bool) -> Option<String> {
+        if entry.name.is_empty() || matches!(&entry.name[..], b"." | b"..") {
+            return Some("is no name".to_owned());
+        }
+        if encrypted && entry.name.len() < CIPHERTEXT_MIN {
+            return Some("is too short for an encrypted name".to_owned());
+        }
+        let Some(info) = self.inodes.get(&entry.inode) else {
+            return Some(format!("leads to inode {}, not in use", entry.inode));
+        };
+        if info.hidden || info.holds_value || entry.inode == InodeNr::ROOT.get() || entry.inode == own.get() {
+            return Some(format!("leads to inode {}", entry.inode));
+        }
+        if info.kind == Kind::Directory && info.parent != own.get() {
+            return Some(format!("is a second name of directory {}", entry.inode));
+        }
+        let can_be = matches!(info.kind, Kind::File | Kind::Directory | Kind::Symlink);
+        if !encrypted || !can_be {
+            return None;
+        }
+        let slot = self.slot(InodeNr::new(entry.inode)).ok().flatten()?;
+        let own = self.slot(own).ok().flatten()?;
+        if !slot.has(InodeFlags::ENCRYPT) {
+            return Some(format!("leads to inode {}, not encrypted", entry.inode));
+        }
+        let policies = self.policy(&slot).zip(self.policy(&own));
+        policies
+            .is_some_and(|(one, other)| one != other)
+            .then(|| format!("leads to inode {}, of another policy", entry.inode))
+    }
+
+    /// What two names have in common that can't both be there.
+    fn comparable(&self, slot: &Slot, name: &[u8]) -> Vec<u8> {
+        let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
+        let folded = if folds { casefold::fold(name) } else { None };
+        folded.unwrap_or_else(|| name.to_vec())
+    }
+
+    /// Whether a directory takes only names of the encoding, and this is none.
+    fn is_malformed(&self, slot: &Slot, name: &[u8]) -> bool {
+        let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
+        let folding = if folds { Folding::of(&self.sb).ok().flatten() } else { None };
+        folding.is_some_and(|folding| folding.strict) && casefold::fold(name).is_none()
+    }
+
+    /// A name that is not there yet, made of one that is.
+    fn another_name(&self, slot: &Slot, name: &[u8], seen: &BTreeMap<Vec<u8>, u32>) -> Vec<u8> {
+        let mut number = 0u32;
+        loop {
+            let suffix = format!("~{number}");
+            let mut new = name[..name.len().min(Name::LEN_MAX - suffix.len())].to_vec();
+            new.extend(suffix.as_bytes());
+            if !seen.contains_key(&self.comparable(slot, &new)) {
+                return new;
+            }
+            number += 1;
+        }
+    }
+
+    /// The type that is stored for a kind.
+    pub(crate) fn type_code(&self, kind: Option<Kind>) -> u8 {
+        let stores = self.sb.features().incompat.contains(Incompat::FILETYPE);
+        kind.filter(|_| stores).map_or(0, |kind| file_type(kind).code())
+    }
+
+    /// The form of one directory.
+    fn format_of(&self, slot: &Slot) -> Option<Format> {
+        let format = Format::of(&self.sb).ok()?;
+        let encrypted = slot.has(InodeFlags::ENCRYPT);
+        let folds = slot.has(InodeFlags::CASEFOLD) && !encrypted;
+        let folding = if folds { Folding::of(&self.sb).ok().flatten() } else { None };
+        Some(Format { opaque_names: encrypted, folding, ..format })
+    }
+
+    /// Writes a directory with these entries, where its blocks are as far as they suffice.
+    pub(crate) fn write_directory(
+        &mut self,
+        slot: &mut Slot,
+        entries: &[Stored],
+        parent: InodeNr,
+    ) -> Result<(), Error> {
+        let place = Place::Inode(slot.nr);
+        if slot.has(InodeFlags::INLINE_DATA) && self.write_inline(slot, entries, parent)? {
+            return Ok(());
+        }
+        if slot.has(InodeFlags::CASEFOLD) && slot.has(InodeFlags::ENCRYPT) {
+            return Ok(()); // its records have hashes that only the key gives
+        }
+        let Some(format) = self.format_of(slot) else { return Ok(()) };
+        let mut map = self.read_map(slot)?;
+        let extra = self.extra_clusters(slot)?;
+        let mut count = entries.len();
+        for index in [format.index, false, false] {
+            let format = Format { index, ..format };
+            let Some(built) = self.build_directory(slot, &entries[..count], parent, &format) else {
+                continue;
+            };
+            let blocks = built.blocks.len() / format.block_size.len();
+            if !self.allot(slot, &mut map, blocks)? {
+                if !index && count > 0 {
+                    count = 0;
+                    self.lost(What::Directory, place, "no space for its entries");
+                }
+                continue;
+            }
+            let clusters = self.map_clusters(&map) + extra;
+            self.set_block_count(slot, clusters);
+            slot.set_flag(InodeFlags::INDEX, built.indexed);
+            let places = map.extents.iter().flat_map(|extent| {
+                (0..u64::from(extent.len)).map(|i| BlockNr::new(extent.physical.get() + i))
+            });
+            for (at, bytes) in places.zip(built.blocks.chunks_exact(format.block_size.len())) {
+                self.put_block(at, bytes)?;
+            }
+            return self.put_slot(slot);
+        }
+        self.put_slot(slot)
+    }
+
+    fn build_directory(
+        &self,
+        slot: &Slot,
+        entries: &[Stored],
+        parent: InodeNr,
+        format: &Format,
+    ) -> Option<dir::Built> {
+        let seed = self.sb.seed().map(|seed| seed.inode(slot.nr, slot.view().raw.i_generation.get()));
+        let list: Vec<Entry<'_>> = entries
+            .iter()
+            .filter_map(|entry| {
+                let name =
+                    if format.opaque_names { Name::opaque(&entry.name) } else { Name::new(&entry.name) }?;
+                let inode = InodeNr::from_disk(entry.inode)?;
+                Some(Entry { name, inode, file_type: FileType::from_code(entry.file_type) })
+            })
+            .collect();
+        dir::build(&list, slot.nr, parent, format, seed, Fill::DEFAULT).ok()
+    }
+
+    /// Writes a directory into its inode; false, and it is no longer marked as inside, if it does not fit.
+    fn write_inline(&mut self, slot: &mut Slot, entries: &[Stored], parent: InodeNr) -> Result<bool, Error> {
+        let place = Place::Inode(slot.nr);
+        let mut rows = inline::Rows::empty(parent);
+        for entry in entries {
+            if let Some(inode) = InodeNr::from_disk(entry.inode) {
+                rows.insert(&entry.name, inode, entry.file_type);
+            }
+        }
+        if let Ok(mut inode) = Inode::parse_unsealed(&slot.bytes, slot.nr, &self.sb) {
+            if inline::store(&mut inode, rows.content(), place).is_ok_and(|fits| fits) {
+                inode.render(&mut slot.bytes, slot.nr, &self.sb);
+                self.put_slot(slot)?;
+                return Ok(true);
+            }
+            if inline::clear(&mut inode, place).is_ok() {
+                inode.render(&mut slot.bytes, slot.nr, &self.sb);
+            }
+        }
+        let extents = self.sb.features().incompat.contains(Incompat::EXTENTS);
+        slot.set_flag(InodeFlags::INLINE_DATA, false);
+        slot.set_flag(InodeFlags::EXTENTS, extents);
+        let kind = if extents { MapKind::Extents } else { MapKind::Blocks };
+        slot.raw().i_block = kind.empty_root();
+        self.mended(What::Directory, place, "it no longer fits its inode: it gets blocks");
+        Ok(false)
+    }
+
+    /// Makes `..` lead to another directory, in place.
+    pub(crate) fn set_dot_dot(&mut self, slot: &Slot, parent: u32) -> Result<(), Error> {
+        self.mended(What::Tree, Place::Inode(slot.nr), format!("its .. leads to inode {parent} now"));
+        let mut slot = slot.clone();
+        if slot.has(InodeFlags::INLINE_DATA) {
+            slot.raw().i_block[..4].copy_from_slice(&parent.to_le_bytes());
+            return self.put_slot(&mut slot);
+        }
+        let map = self.read_map(&slot)?;
+        let Some(first) = map.extents.first().filter(|extent| extent.logical.get() == 0) else {
+            return Ok(());
+        };
+        let mut block = self.block(first.physical)?;
+        block[12..16].copy_from_slice(&parent.to_le_bytes());
+        let Some(format) = self.format_of(&slot) else { return Ok(()) };
+        let seed = self.sb.seed().map(|seed| seed.inode(slot.nr, slot.view().raw.i_generation.get()));
+        let indexed = slot.has(InodeFlags::INDEX);
+        let place = Place::FileBlock(slot.nr, LogicalBlock::ZERO);
+        // A block without a place for a checksum is written anew in the next round.
+        let _ = dir::set_checksum(&mut block, &format, seed, LogicalBlock::ZERO, indexed, place);
+        self.put_block(first.physical, &block)
+    }
+
+    /// Ends the inodes that had no links, and to which no name leads either.
+    fn end_half_dead(&mut self) -> Result<(), Error> {
+        let ended: Vec<u32> =
+            self.inodes.iter().filter(|(_, info)| info.half && info.refs == 0).map(|(nr, _)| *nr).collect();
+        for nr in ended {
+            if nr == InodeNr::ROOT.get() {
+                continue;
+            }
+            let Some(mut slot) = self.slot(InodeNr::new(nr))? else { continue };
+            self.mended(What::Inode, Place::Inode(slot.nr), "it has no links and no name: deleted");
+            slot.raw().i_dtime = self.options.now.into();
+            self.put_slot(&mut slot)?;
+            // What it holds is found to be free in the next round.
+            self.inodes.remove(&nr);
+        }
+        Ok(())
+    }
+}
+
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::Regular,
+        Kind::Directory => FileType::Directory,
+        Kind::CharDevice => FileType::CharDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::Symlink => FileType::Symlink,
+    }
+}

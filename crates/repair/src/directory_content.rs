@@ -1,0 +1,198 @@
+//! Reads what a directory holds, whatever it looks like.
+//!
+//! Records that tile a block are believed. Where one is broken, its name is kept if that can be one, and
+//! reading goes on at the first place from which sound records lead to the end of the block. Index blocks
+//! need no special treatment: to a reader of records they are empty.
+
+use crate::maps::Map;
+use crate::report::Error;
+use crate::slot::Slot;
+use crate::work::Work;
+use hectare_check::{Record, records};
+use hectare_ext4::inode::InodeFlags;
+use hectare_units::{BlockNr, InodeNr};
+
+/// Bytes before a record's name.
+const HEADER: usize = 8;
+/// Bytes of the record that holds a block's checksum.
+const TAIL: usize = 12;
+
+/// An entry as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Stored {
+    pub(crate) name: Vec<u8>,
+    pub(crate) inode: u32,
+    pub(crate) file_type: u8,
+}
+
+/// What a directory holds.
+#[derive(Default)]
+pub(crate) struct Content {
+    pub(crate) entries: Vec<Stored>,
+    /// The inode that `.` names; 0 if it is not there.
+    pub(crate) dot: u32,
+    pub(crate) dot_dot: u32,
+    /// The first thing that is wrong.
+    pub(crate) broken: Option<String>,
+}
+
+impl Content {
+    fn blame(&mut self, reason: impl Into<String>) {
+        self.broken.get_or_insert_with(|| reason.into());
+    }
+}
+
+impl Work<'_> {
+    /// Reads a directory.
+    pub(crate) fn read_directory(&self, slot: &Slot) -> Result<Content, Error> {
+        if slot.has(InodeFlags::INLINE_DATA) {
+            return Ok(self.read_inline(slot));
+        }
+        let map = self.read_map(slot)?;
+        let mut content = Content::default();
+        self.judge_map(slot, &map, &mut content);
+        let encrypted = slot.has(InodeFlags::ENCRYPT);
+        for extent in &map.extents {
+            for i in 0..extent.len {
+                let at = u64::from(extent.logical.get()) + u64::from(i);
+                let block = self.block(BlockNr::new(extent.physical.get() + u64::from(i)))?;
+                self.read_records(&block, at == 0, encrypted, &mut content);
+            }
+        }
+        if content.dot != slot.nr.get() {
+            content.blame("its . is missing or leads elsewhere");
+        }
+        Ok(content)
+    }
+
+    /// A directory has whole, written blocks and no holes.
+    fn judge_map(&self, slot: &Slot, map: &Map, content: &mut Content) {
+        let shift = self.geometry().block_size.shift();
+        let (size, end) = (slot.view().size(), map.end());
+        let spare = u64::from(self.sb.raw().s_prealloc_dir_blocks);
+        let blocks = size >> shift;
+        if map.blocks() != end || map.extents.iter().any(|extent| extent.unwritten) {
+            content.blame("it has holes or unwritten blocks");
+        } else if size == 0 || size & ((1 << shift) - 1) != 0 || blocks > end || end - blocks > spare {
+            content.blame(format!("it has {size} bytes and {end} blocks"));
+        }
+    }
+
+    fn read_records(&self, block: &[u8], first: bool, encrypted: bool, content: &mut Content) {
+        let mut at_start = first;
+        let add = |content: &mut Content, record: &Record<'_>, at_start: bool| {
+            if at_start && record.at == 0 && record.name == b"." {
+                content.dot = record.inode;
+            } else if at_start && content.dot_dot == 0 && record.name == b".." {
+                content.dot_dot = record.inode;
+            } else if record.inode != 0 {
+                content.entries.push(Stored {
+                    name: record.name.to_vec(),
+                    inode: record.inode,
+                    file_type: record.file_type,
+                });
+            }
+        };
+        let strict = self.sb.seed().is_some();
+        let mut from = 0;
+        let mut end = block.len();
+        let whole = records(block, block.len()).all(|record| record.is_ok());
+        if !whole && strict {
+            end -= TAIL;
+        }
+        while from < end {
+            let mut broken = None;
+            for record in records(&block[from..end], end - from) {
+                match record {
+                    Ok(mut record) => {
+                        record.at += from;
+                        add(content, &record, at_start);
+                    }
+                    Err(byte) => broken = Some(from + byte),
+                }
+            }
+            let Some(byte) = broken else { break };
+            content.blame(format!("a broken record at byte {byte} of a block"));
+            let next = match self.name_at(block, byte, end, encrypted) {
+                Some(record) => {
+                    add(content, &record, at_start);
+                    byte + (HEADER + record.name.len()).next_multiple_of(4)
+                }
+                None => byte + 4,
+            };
+            at_start &= next < 48;
+            from = self.next_sound(block, next, end, encrypted);
+        }
+    }
+
+    /// The record at a byte whose length is broken, if it names something all the same.
+    fn name_at<'b>(&self, block: &'b [u8], at: usize, end: usize, encrypted: bool) -> Option<Record<'b>> {
+        let [i0, i1, i2, i3, _, _, len, file_type] = *block.get(at..end)?.first_chunk::<HEADER>()?;
+        let inode = u32::from_le_bytes([i0, i1, i2, i3]);
+        let name = block.get(at + HEADER..end)?.get(..usize::from(len))?;
+        let record = Record { at, inode, file_type, name, after: None };
+        self.can_be(&record, encrypted).then_some(record)
+    }
+
+    fn can_be(&self, record: &Record<'_>, encrypted: bool) -> bool {
+        let known = (1..=self.geometry().inodes_count()).contains(&record.inode);
+        let named =
+            !record.name.is_empty() && (encrypted || !record.name.iter().any(|b| matches!(b, 0 | b'/')));
+        known && named && record.file_type < 8
+    }
+
+    /// The first place from `at` on from which sound records lead to the end; the end if there is none.
+    fn next_sound(&self, block: &[u8], at: usize, end: usize, encrypted: bool) -> usize {
+        let sound = |from: &usize| {
+            let mut used = 0;
+            let all = records(&block[*from..end], end - from).all(|record| match record {
+                Ok(record) if record.inode == 0 => true,
+                Ok(record) => {
+                    used += 1;
+                    self.can_be(&record, encrypted)
+                }
+                Err(_) => false,
+            });
+            all && used > 0
+        };
+        (at..end.saturating_sub(HEADER)).step_by(4).find(sound).unwrap_or(end)
+    }
+
+    /// A directory inside its inode.
+    fn read_inline(&self, slot: &Slot) -> Content {
+        let mut content = Content::default();
+        let tail = self.inline_tail(slot).unwrap_or_default();
+        let head = slot.block();
+        let encrypted = slot.has(InodeFlags::ENCRYPT);
+        content.dot = slot.nr.get();
+        content.dot_dot = head.first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
+        for row in [&head[4..], &tail] {
+            for record in records(row, row.len()) {
+                match record {
+                    Ok(record) if record.inode != 0 => content.entries.push(Stored {
+                        name: record.name.to_vec(),
+                        inode: record.inode,
+                        file_type: record.file_type,
+                    }),
+                    Ok(_) => {}
+                    Err(byte) => {
+                        content.blame(format!("a broken record at byte {byte} of its inode"));
+                        let known = self.name_at(row, byte, row.len(), encrypted);
+                        content.entries.extend(known.map(|record| Stored {
+                            name: record.name.to_vec(),
+                            inode: record.inode,
+                            file_type: record.file_type,
+                        }));
+                    }
+                }
+            }
+        }
+        if InodeNr::from_disk(content.dot_dot).is_none() {
+            content.blame("its parent is inode 0");
+        }
+        if slot.view().size() != hectare_units::u64_of(60 + tail.len()) {
+            content.blame("its size is not that of its records");
+        }
+        content
+    }
+}

@@ -1,0 +1,245 @@
+//! Group descriptors: read from a backup where they are broken, and laid out anew where that fails.
+
+use crate::report::Error;
+use crate::work::Work;
+use hectare_check::What;
+use hectare_device::Device;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::group::{GroupDesc, GroupFlags, raw_of};
+use hectare_ext4::mmp::{Mmp, Status};
+use hectare_units::{BlockNr, GroupNr, join32, usize_of};
+
+impl Work<'_> {
+    /// Reads all descriptors; afterwards each is sound.
+    pub(crate) fn read_groups(&mut self) -> Result<(), Error> {
+        let geometry = self.geometry().clone();
+        let per = geometry.descs_per_block();
+        let size = usize_of(geometry.desc_size);
+        for index in 0..geometry.desc_blocks() {
+            let block = self.block(geometry.desc_block(index))?;
+            let numbers = index * per..geometry.groups().min((index + 1) * per);
+            for (nr, slot) in numbers.zip(block.chunks_exact(size)) {
+                let group = GroupNr::new(nr);
+                let desc = match GroupDesc::parse(slot, group, &self.sb) {
+                    Ok(desc) => desc,
+                    Err(corrupt) => self.mend_group(group, slot, &corrupt.reason)?,
+                };
+                self.groups.push(desc);
+            }
+        }
+        self.part_overlaps();
+        Ok(())
+    }
+
+    /// A descriptor that is broken.
+    fn mend_group(&mut self, group: GroupNr, slot: &[u8], reason: &str) -> Result<GroupDesc, Error> {
+        let place = Place::Group(group);
+        let backup = self.backup_of(group)?;
+        let own = self.unsealed(slot, group);
+        let (desc, text) = match (own, backup) {
+            (Some(own), Some(backup)) if same_places(&own, &backup) => (own, "made right"),
+            (_, Some(backup)) => (backup, "restored from a backup"),
+            (Some(own), None) => (own, "made right"),
+            (None, None) => (self.usual(group), "laid out as mkfs does"),
+        };
+        self.mended(What::GroupDescriptor, place, format!("{reason}: {text}"));
+        self.refresh_backups = true;
+        let flags = GroupFlags::INODE_ZEROED;
+        Ok(GroupDesc { flags, itable_unused: 0, free_clusters: 0, free_inodes: 0, ..desc })
+    }
+
+    /// A descriptor with its checksum and its counts left aside; `None` if its places can't be.
+    fn unsealed(&self, slot: &[u8], group: GroupNr) -> Option<GroupDesc> {
+        let raw = raw_of(slot);
+        let places = GroupDesc {
+            block_bitmap: BlockNr::new(join32(raw.bg_block_bitmap_lo.get(), raw.bg_block_bitmap_hi.get())),
+            inode_bitmap: BlockNr::new(join32(raw.bg_inode_bitmap_lo.get(), raw.bg_inode_bitmap_hi.get())),
+            inode_table: BlockNr::new(join32(raw.bg_inode_table_lo.get(), raw.bg_inode_table_hi.get())),
+            free_clusters: 0,
+            free_inodes: 0,
+            used_dirs: 0,
+            itable_unused: 0,
+            flags: GroupFlags::empty(),
+            block_bitmap_csum: 0,
+            inode_bitmap_csum: 0,
+        };
+        let mut bytes = vec![0; usize_of(self.geometry().desc_size)];
+        places.render(&mut bytes, group, &self.sb);
+        GroupDesc::parse(&bytes, group, &self.sb).ok()
+    }
+
+    /// The descriptor of a group in the first backup where it is sound.
+    fn backup_of(&self, group: GroupNr) -> Result<Option<GroupDesc>, Error> {
+        let geometry = self.geometry();
+        let per = geometry.descs_per_block();
+        let (index, within) = (group.get() / per, usize_of(group.get() % per * geometry.desc_size));
+        let mut places = geometry.desc_block_backups(index);
+        if index < geometry.old_desc_blocks() {
+            let groups =
+                (1..geometry.groups()).map(GroupNr::new).filter(|nr| geometry.has_super(*nr)).take(8);
+            places
+                .extend(groups.map(|nr| BlockNr::new(geometry.super_block(nr).get() + 1 + u64::from(index))));
+        }
+        for at in places {
+            if at.get() >= geometry.blocks_count.get() {
+                continue;
+            }
+            let block = self.block(at)?;
+            let slot = &block[within..within + usize_of(geometry.desc_size)];
+            let sealed = self.sb.features().group_checksums();
+            let zero = slot.iter().all(|byte| *byte == 0);
+            let desc = if sealed {
+                GroupDesc::parse(slot, group, &self.sb).ok()
+            } else {
+                self.unsealed(slot, group)
+            };
+            if let Some(desc) = desc.filter(|_| !zero) {
+                return Ok(Some(desc));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where mkfs puts the bitmaps and the table of a group.
+    fn usual(&self, group: GroupNr) -> GroupDesc {
+        let geometry = self.geometry();
+        let per_flex = 1u32 << geometry.flex_shift.min(16);
+        let flex = geometry.features.incompat.contains(Incompat::FLEX_BG) && per_flex > 1;
+        let lead = if flex { GroupNr::new(group.get() / per_flex * per_flex) } else { group };
+        let start = geometry.first_block(lead).get() + u64::from(geometry.base_meta_blocks(lead));
+        let (of, index) =
+            if flex { (u64::from(per_flex), u64::from(group.get() - lead.get())) } else { (1, 0) };
+        let table = start + 2 * of + index * u64::from(geometry.itable_blocks());
+        GroupDesc {
+            block_bitmap: BlockNr::new(start + index),
+            inode_bitmap: BlockNr::new(start + of + index),
+            inode_table: BlockNr::new(table),
+            free_clusters: 0,
+            free_inodes: 0,
+            used_dirs: 0,
+            itable_unused: 0,
+            flags: GroupFlags::INODE_ZEROED,
+            block_bitmap_csum: 0,
+            inode_bitmap_csum: 0,
+        }
+    }
+
+    /// Bitmaps that lie in other metadata are put elsewhere; that an inode table does is believed of the group
+    /// whose backup says so.
+    fn part_overlaps(&mut self) {
+        let geometry = self.geometry().clone();
+        let itable = u64::from(geometry.itable_blocks());
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        let overlaps = |taken: &[(u64, u64)], at: u64, len: u64| {
+            taken.iter().any(|(start, end)| at < *end && *start < at + len)
+        };
+        if geometry.groups() > 1 << 14 {
+            return; // the check names overlaps of larger volumes
+        }
+        for nr in 0..geometry.groups() {
+            let group = GroupNr::new(nr);
+            let base = u64::from(geometry.base_meta_blocks(group));
+            let first = geometry.first_block(group).get();
+            taken.push((first, first + base));
+        }
+        for nr in 0..geometry.groups() {
+            let group = GroupNr::new(nr);
+            let Some(desc) = self.groups.get(group.index()).cloned() else { continue };
+            let mut new = desc.clone();
+            if overlaps(&taken, desc.inode_table.get(), itable) {
+                new.inode_table =
+                    self.backup_of(group).ok().flatten().unwrap_or_else(|| self.usual(group)).inode_table;
+            }
+            taken.push((new.inode_table.get(), new.inode_table.get() + itable));
+            if new != desc {
+                self.moved(group, new);
+            }
+        }
+        for nr in 0..geometry.groups() {
+            let group = GroupNr::new(nr);
+            let Some(desc) = self.groups.get(group.index()).cloned() else { continue };
+            let mut new = desc.clone();
+            for inode in [false, true] {
+                let at = if inode { desc.inode_bitmap } else { desc.block_bitmap };
+                let mut place = at.get();
+                if overlaps(&taken, place, 1) {
+                    let usual = self.backup_of(group).ok().flatten().unwrap_or_else(|| self.usual(group));
+                    place = if inode { usual.inode_bitmap } else { usual.block_bitmap }.get();
+                    let start = geometry.first_block(group).get();
+                    let mut others = start..geometry.blocks_count.get();
+                    while overlaps(&taken, place, 1) {
+                        let Some(next) = others.next() else { break };
+                        place = next;
+                    }
+                }
+                taken.push((place, place + 1));
+                if inode {
+                    new.inode_bitmap = BlockNr::new(place);
+                } else {
+                    new.block_bitmap = BlockNr::new(place);
+                }
+            }
+            if new != desc {
+                self.moved(group, new);
+            }
+        }
+    }
+
+    fn moved(&mut self, group: GroupNr, mut desc: GroupDesc) {
+        let text = "its bitmaps or inode table lay in other metadata: put elsewhere";
+        self.mended(What::GroupDescriptor, Place::Group(group), text);
+        desc.flags.remove(GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT);
+        self.refresh_backups = true;
+        if let Some(place) = self.groups.get_mut(group.index()) {
+            *place = desc;
+        }
+    }
+
+    /// Claims superblocks, descriptors, bitmaps, inode tables and the mount protection.
+    pub(crate) fn claim_group_metadata(&mut self) -> Result<(), Error> {
+        let geometry = self.geometry().clone();
+        let itable = u64::from(geometry.itable_blocks());
+        let mut stretches = Vec::new();
+        for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(&self.groups) {
+            let base = u64::from(geometry.base_meta_blocks(nr));
+            stretches.push((geometry.first_block(nr).get(), base));
+            let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
+            stretches.extend(own.map(|(start, len)| (start.get(), len)));
+        }
+        stretches.extend(self.mend_mmp()?.map(|block| (block.get(), 1)));
+        for (first, len) in stretches.into_iter().filter(|(_, len)| *len > 0) {
+            let cluster = |block: u64| geometry.cluster_of(BlockNr::new(block)).get();
+            let _ = self.used.claim(cluster(first)..cluster(first + len - 1) + 1);
+        }
+        Ok(())
+    }
+
+    /// The block of the mount protection, which says afterwards that nobody uses the volume.
+    fn mend_mmp(&mut self) -> Result<Option<BlockNr>, Error> {
+        if !self.sb.features().incompat.contains(Incompat::MMP) {
+            return Ok(None);
+        }
+        let nr = BlockNr::new(self.sb.raw().s_mmp_block.get());
+        if !self.holds(nr.get()) {
+            self.mended(What::MountProtection, Place::Block(nr), "its block can't be: switched off");
+            self.edit_superblock(|raw| {
+                raw.s_feature_incompat = (raw.s_feature_incompat.get() & !Incompat::MMP.bits()).into();
+                raw.s_mmp_block = 0.into();
+            });
+            return Ok(None);
+        }
+        let bytes = self.block(nr)?;
+        let parsed = Mmp::parse(&bytes, nr, self.sb.seed());
+        if !matches!(parsed, Ok(Mmp { status: Status::Clean, .. })) {
+            self.mended(What::MountProtection, Place::Block(nr), "it says now that nobody uses the volume");
+            let fresh = crate::reserved::clean_mmp(&bytes, self.sb.seed());
+            self.device.write_at(nr.offset(self.geometry().block_size), &fresh)?;
+        }
+        Ok(Some(nr))
+    }
+}
+
+fn same_places(a: &GroupDesc, b: &GroupDesc) -> bool {
+    (a.block_bitmap, a.inode_bitmap, a.inode_table) == (b.block_bitmap, b.inode_bitmap, b.inode_table)
+}

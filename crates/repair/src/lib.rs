@@ -1,0 +1,65 @@
+//! Mends broken volumes: what e2fsck does in its passes 0 to 5, in memory.
+//!
+//! [`repair`] works on an overlay and never on the device. A round goes through the volume once, subject by
+//! subject, and makes each structure sound from what is left of it; then `hectare-check` judges the overlay,
+//! and its findings decide what the next round looks at more closely. Only a volume that the check finds
+//! sound is handed back, and the caller writes it with [`write_out`], which keeps what was there in an undo
+//! file. There is a bound on rounds; beyond it the volume stays as it was and the first problem is named.
+//!
+//! A round, in order: superblock and journal ([`superblock`], [`journal`]), group descriptors ([`groups`]),
+//! orphans ([`orphans`]), inodes with their attributes and maps ([`inodes`], [`attributes`], [`maps`]), blocks
+//! with two owners ([`claims`]), inodes with a task ([`reserved`]), directories ([`directories`]), the tree
+//! ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]), bitmaps and counts ([`bitmaps`]).
+//!
+//! Rules:
+//! - *What can be kept is kept.* A broken node loses its broken entries and not the others; a block with two
+//!   owners is copied for the second; what has no name gets one in `lost+found`.
+//! - *Bitmaps are never believed.* What is in use follows from the inodes; the allocator of a round takes
+//!   only what no inode claims, so it starts after all inodes were read.
+//! - *A map, a directory or an attribute area that must change is made anew* from its sound parts, by the
+//!   builders of the format crate: one way to write each.
+//! - Every change is a [`Mend`] that says whether it loses something.
+//!
+//! Hazards: a map is read in the same way whenever it is read, so that what was claimed is what is written.
+//! Memory holds the overlay and some bytes for each inode in use.
+//!
+//! What this is not: it reads no content of files and can't tell whether it is damaged; it does not look for
+//! inodes outside of inode tables, replays no journal on another device, and leaves directories that are both
+//! encrypted and casefolded as they are.
+
+mod attributes;
+mod bitmaps;
+mod claims;
+mod connectivity;
+mod directories;
+mod directory_content;
+mod groups;
+mod inodes;
+mod journal;
+mod links;
+mod maps;
+mod orphans;
+mod quotas;
+mod report;
+mod reserved;
+mod round;
+mod slot;
+mod store_map;
+mod superblock;
+mod symlinks;
+mod undo;
+mod work;
+
+pub use report::{Error, Mend, Options, Repaired};
+pub use undo::{UndoError, undo, write_out};
+pub use work::Overlay;
+
+use std::sync::Arc;
+
+/// Makes the volume on an overlay sound, without touching the device below.
+///
+/// # Errors
+/// [`Error`] names what can't be mended; what the overlay holds is of no use then.
+pub fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaired, Error> {
+    round::repair(device, options)
+}

@@ -1,0 +1,70 @@
+//! The rounds of a repair: mend, check, and again.
+
+use crate::report::{Error, Options, Repaired};
+use crate::work::{Overlay, Suspects, Work};
+use hectare_check::{Options as CheckOptions, Report};
+use std::sync::Arc;
+
+/// Problems that a check keeps: what a round is told to look at.
+const PROBLEMS_MAX: usize = 1 << 20;
+
+/// Mends until the check finds nothing.
+pub(crate) fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaired, Error> {
+    let mut done = Repaired::default();
+    let mut report = match check(device) {
+        Ok(report) if report.is_clean() && report.notes.is_empty() => {
+            done.unchecked = report.unchecked;
+            return Ok(done);
+        }
+        Ok(report) => report,
+        Err(hectare_check::Error::Device(error)) => return Err(error.into()),
+        // A superblock that can't be used is what a repair is for.
+        Err(_) => Report::default(),
+    };
+    loop {
+        let mends = round(device, options, &report)?;
+        done.rounds += 1;
+        done.mends.extend(mends);
+        report = check(device)?;
+        if report.is_clean() {
+            done.unchecked = report.unchecked;
+            return Ok(done);
+        }
+        if done.rounds >= options.rounds_max {
+            let first = report.problems.swap_remove(0);
+            return Err(Error::Left {
+                rounds: done.rounds,
+                count: report.problem_count,
+                first: Box::new(first),
+            });
+        }
+    }
+}
+
+fn check(device: &Arc<Overlay>) -> Result<Report, hectare_check::Error> {
+    hectare_check::check(&**device, &CheckOptions { problems_max: PROBLEMS_MAX, ..CheckOptions::default() })
+}
+
+/// Goes through the volume once.
+fn round(device: &Arc<Overlay>, options: &Options, report: &Report) -> Result<Vec<crate::Mend>, Error> {
+    let suspects = Suspects::of(report);
+    let (sb, mends) = crate::superblock::find(device)?;
+    let mut work = Work::new(device, sb, *options, suspects, mends)?;
+    work.mend_superblock()?;
+    work.replay_journal()?;
+    work.read_groups()?;
+    work.claim_group_metadata()?;
+    work.end_orphans()?;
+    work.mend_inodes()?;
+    work.finish_values()?;
+    work.resolve_claims()?;
+    work.write_long_links()?;
+    work.mend_reserved()?;
+    work.mend_directories()?;
+    work.connect()?;
+    work.mend_links()?;
+    work.mend_quotas()?;
+    work.write_bitmaps()?;
+    work.write_superblock()?;
+    Ok(work.mends)
+}

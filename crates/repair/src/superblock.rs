@@ -1,0 +1,262 @@
+//! The superblock: found, from a backup if it has to be, and made to agree with itself.
+//!
+//! A primary superblock whose checksum alone is wrong counts if a backup has the same geometry; else the
+//! first backup that parses does. Backups lie at the start of groups, so their places follow from the block
+//! size; each size is tried. Only where no group's start holds one is the device searched.
+
+use crate::report::{Error, Mend};
+use crate::work::{Overlay, Work};
+use hectare_check::What;
+use hectare_device::Device;
+use hectare_ext4::error::{Corrupt, FormatError, Place};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::raw;
+use hectare_ext4::superblock::{MAGIC, SIZE, STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_units::{Bytes, GroupNr, high32, low32, u64_of};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Groups that have backups.
+const BACKUP_GROUPS: [u64; 10] = [1, 3, 5, 7, 9, 25, 27, 49, 81, 125];
+/// How far a device is searched for superblocks.
+const SEARCHED: Bytes = Bytes::gib(4);
+
+/// Finds the superblock, and says what had to be done for it.
+pub(crate) fn find(device: &Overlay) -> Result<(SuperBlock, Vec<Mend>), Error> {
+    let mut mends = Vec::new();
+    let bytes = read(device, SUPERBLOCK_OFFSET)?;
+    let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
+        Ok(sb) => return fitted(device, sb, mends),
+        Err(error) => error,
+    };
+    let mut tell = |text: String| {
+        mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
+    };
+    let torn = SuperBlock::parse_torn(&bytes, Bytes::new(u64::MAX)).ok();
+    let backup = backup(device, torn.as_ref())?;
+    let sb = match (torn, backup) {
+        (Some(torn), Some(backup)) if same_geometry(&torn, &backup) => {
+            tell("its checksum was wrong: made right".to_owned());
+            torn
+        }
+        (_, Some(backup)) => {
+            tell(format!("{}: restored from a backup", reason(&error)));
+            backup
+        }
+        (Some(torn), None) => {
+            tell("its checksum was wrong: made right".to_owned());
+            torn
+        }
+        (None, None) => match patched(&bytes) {
+            Some(sb) => {
+                tell(format!("{}: made right", reason(&error)));
+                sb
+            }
+            None => return Err(Error::NoSuperblock(error)),
+        },
+    };
+    let sb = SuperBlock::from_raw(*sb.raw()).map_err(Error::NoSuperblock)?;
+    device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+    fitted(device, sb, mends)
+}
+
+/// Makes the device as long as the volume says it is, if only its end is missing.
+fn fitted(device: &Overlay, sb: SuperBlock, mut mends: Vec<Mend>) -> Result<(SuperBlock, Vec<Mend>), Error> {
+    let (want, have) = (sb.geometry().bytes(), device.len());
+    if want <= have {
+        return Ok((sb, mends));
+    }
+    if have.get() < want.get() / 4 {
+        let reason = format!("the volume has {want} bytes, the device only {have}: too little is left of it");
+        return Err(Error::Refused(reason));
+    }
+    let text =
+        format!("the device has {have} bytes of the volume's {want}: the missing end is made of zeros");
+    mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: true });
+    device.resize(want)?;
+    Ok((sb, mends))
+}
+
+fn reason(error: &FormatError) -> String {
+    match error {
+        FormatError::Corrupt(corrupt) => corrupt.reason.clone().into_owned(),
+        FormatError::Unsupported(what) => what.0.clone(),
+    }
+}
+
+fn read(device: &Overlay, at: Bytes) -> Result<[u8; SIZE], Error> {
+    let mut bytes = [0; SIZE];
+    if at.get() + u64_of(SIZE) > device.len().get() {
+        let corrupt = Corrupt::new("superblock", Place::Volume, "the device is too short for one");
+        return Err(Error::NoSuperblock(corrupt.into()));
+    }
+    device.read_at(at, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn same_geometry(a: &SuperBlock, b: &SuperBlock) -> bool {
+    let (mut x, mut y) = (a.geometry().clone(), b.geometry().clone());
+    (x.features.incompat, y.features.incompat) =
+        (x.features.incompat - Incompat::RECOVER, y.features.incompat - Incompat::RECOVER);
+    x.features.ro_compat -= RoCompat::ORPHAN_PRESENT | RoCompat::LARGE_FILE;
+    y.features.ro_compat -= RoCompat::ORPHAN_PRESENT | RoCompat::LARGE_FILE;
+    x == y && a.uuid() == b.uuid()
+}
+
+/// The first backup that can be used.
+fn backup(device: &Overlay, torn: Option<&SuperBlock>) -> Result<Option<SuperBlock>, Error> {
+    let mut places: Vec<u64> = Vec::new();
+    if let Some(torn) = torn {
+        let geometry = torn.geometry();
+        let groups =
+            (1..geometry.groups().min(1 << 16)).map(GroupNr::new).filter(|nr| geometry.has_super(*nr));
+        places.extend(groups.take(64).map(|nr| geometry.super_block(nr).offset(geometry.block_size).get()));
+    }
+    for shift in 10..=16 {
+        let first = u64::from(shift == 10);
+        places.extend(BACKUP_GROUPS.iter().map(|group| (group * (8 << shift) + first) << shift));
+    }
+    for at in places {
+        if let Some(sb) = usable(device, at)? {
+            return Ok(Some(sb));
+        }
+    }
+    let end = device.len().get().min(SEARCHED.get());
+    let mut chunk = vec![0; 1 << 20];
+    let mut at = 1 << 20;
+    while at + u64_of(chunk.len()) <= end && torn.is_none() {
+        device.read_at(Bytes::new(at), &mut chunk)?;
+        for i in (0..chunk.len()).step_by(1024) {
+            let found = chunk[i + 0x38..i + 0x3a] == MAGIC.to_le_bytes();
+            if found && let Some(sb) = usable(device, at + u64_of(i))? {
+                return Ok(Some(sb));
+            }
+        }
+        at += u64_of(chunk.len());
+    }
+    Ok(None)
+}
+
+/// The backup at a place, if there is one and it says that it lies there.
+fn usable(device: &Overlay, at: u64) -> Result<Option<SuperBlock>, Error> {
+    if at + u64_of(SIZE) > device.len().get() {
+        return Ok(None);
+    }
+    let bytes = read(device, Bytes::new(at))?;
+    let Ok(sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) else { return Ok(None) };
+    let geometry = sb.geometry();
+    let block = geometry.block_size.block_at(Bytes::new(at));
+    let lies_there = geometry.group_of(block).is_some_and(|group| {
+        let there = geometry.super_block(group).offset(geometry.block_size).get() == at;
+        group.get() > 0 && there && geometry.has_super(group)
+    });
+    Ok(lies_there.then_some(sb))
+}
+
+/// A superblock whose counts are made to agree with its geometry; `None` if that does not suffice.
+fn patched(bytes: &[u8]) -> Option<SuperBlock> {
+    let mut raw = raw::SuperBlock::read_from_bytes(bytes).ok()?;
+    if raw.s_magic.get() != MAGIC {
+        return None;
+    }
+    let bit64 = raw.s_feature_incompat.get() & Incompat::BIT64.bits() != 0;
+    if bit64 && raw.s_desc_size.get() == 0 {
+        raw.s_desc_size = 64.into();
+    }
+    let per_group = u64::from(raw.s_blocks_per_group.get()).max(1);
+    let hi = if bit64 { u64::from(raw.s_blocks_count_hi.get()) } else { 0 };
+    let blocks = u64::from(raw.s_blocks_count_lo.get()) | hi << 32;
+    let groups = blocks.saturating_sub(u64::from(raw.s_first_data_block.get())).div_ceil(per_group);
+    raw.s_inodes_count = low32(groups.checked_mul(u64::from(raw.s_inodes_per_group.get()))?).into();
+    if raw.s_rev_level.get() > 0 && raw.s_first_ino.get() < 11 {
+        raw.s_first_ino = 11.into();
+    }
+    SuperBlock::from_raw(raw).ok()
+}
+
+impl Work<'_> {
+    /// Changes the superblock; backups follow.
+    pub(crate) fn edit_superblock(&mut self, edit: impl FnOnce(&mut raw::SuperBlock)) {
+        let mut raw = *self.sb.raw();
+        edit(&mut raw);
+        if let Ok(sb) = SuperBlock::from_raw(raw) {
+            self.sb = sb;
+            self.refresh_backups = true;
+        }
+    }
+
+    /// Fields that contradict each other.
+    pub(crate) fn mend_superblock(&mut self) -> Result<(), Error> {
+        let faults = self.sb.faults();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        for fault in faults {
+            self.mended(What::Superblock, Place::Volume, format!("{fault}: made right"));
+        }
+        let (blocks, reserved) = (self.geometry().blocks_count.get(), self.sb.reserved_blocks().get());
+        let (finds, descs) = (self.sb.finds_descriptors(), self.geometry().desc_blocks());
+        let features = *self.sb.features();
+        self.edit_superblock(|raw| {
+            if reserved > blocks / 2 {
+                raw.s_r_blocks_count_lo = low32(blocks / 20).into();
+                raw.s_r_blocks_count_hi = high32(blocks / 20).into();
+            }
+            if !features.ro_compat.contains(RoCompat::BIGALLOC) {
+                raw.s_clusters_per_group = raw.s_blocks_per_group;
+                raw.s_log_cluster_size = raw.s_log_block_size;
+            }
+            if raw.s_log_groups_per_flex > 31 {
+                raw.s_log_groups_per_flex = 4;
+            }
+            if !finds {
+                raw.s_first_meta_bg = descs.into();
+            }
+            if raw.s_journal_inum.get() != 0 {
+                raw.s_journal_uuid = [0; 16];
+                raw.s_journal_dev = 0.into();
+            } else if features.compat.contains(Compat::HAS_JOURNAL) && raw.s_journal_uuid == [0; 16] {
+                raw.s_journal_inum = 8.into();
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes the superblock with the counts, and the backups if they differ in what does not change.
+    pub(crate) fn write_superblock(&mut self) -> Result<(), Error> {
+        self.sb.set_state(STATE_VALID | self.sb.state() & !STATE_ERROR & !STATE_VALID);
+        let mut raw = *self.sb.raw();
+        let bytes = raw.as_mut_bytes();
+        // What is known of errors is out of date: 0x194 to 0x1ff, and their codes and times.
+        bytes[0x194..0x200].fill(0);
+        bytes[0x278..0x27c].fill(0);
+        if let Ok(sb) = SuperBlock::from_raw(raw) {
+            self.sb = sb;
+        }
+        self.device.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?;
+        if self.refresh_backups {
+            self.write_backups()?;
+        }
+        Ok(())
+    }
+
+    fn write_backups(&mut self) -> Result<(), Error> {
+        let geometry = self.geometry().clone();
+        let old = geometry.old_desc_blocks();
+        for group in (1..geometry.groups()).map(GroupNr::new).filter(|group| geometry.has_super(*group)) {
+            let at = geometry.super_block(group);
+            self.device.write_at(at.offset(geometry.block_size), &self.sb.render(group))?;
+            for index in 0..old {
+                let bytes = self.block(geometry.desc_block(index))?;
+                self.put_block(hectare_units::BlockNr::new(at.get() + 1 + u64::from(index)), &bytes)?;
+            }
+        }
+        for index in old..geometry.desc_blocks() {
+            let bytes = self.block(geometry.desc_block(index))?;
+            for at in geometry.desc_block_backups(index) {
+                self.put_block(at, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}

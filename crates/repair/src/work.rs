@@ -1,0 +1,278 @@
+//! The state of a round: the volume on its overlay, what is in use, and what was mended.
+
+use crate::report::{Error, Mend, Options};
+use crate::slot::Slot;
+use hectare_check::{Bits, Report, What};
+use hectare_device::{Device, OverlayDevice};
+use hectare_ext4::error::Place;
+use hectare_ext4::extent::TreeGeometry;
+use hectare_ext4::feature::RoCompat;
+use hectare_ext4::geometry::Geometry;
+use hectare_ext4::group::{GroupDesc, GroupFlags};
+use hectare_ext4::inode::Kind;
+use hectare_ext4::superblock::SuperBlock;
+use hectare_units::{BlockNr, Bytes, ClusterNr, InodeNr, index_of, usize_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The overlay that a repair works on.
+pub type Overlay = OverlayDevice<Arc<dyn Device>>;
+
+/// What the last check found, as far as a round asks for it.
+#[derive(Default)]
+pub(crate) struct Suspects {
+    /// Directories with a broken block, record or index.
+    pub(crate) directories: BTreeSet<u32>,
+    /// Whether a subject has problems.
+    pub(crate) subjects: Vec<What>,
+}
+
+impl Suspects {
+    pub(crate) fn of(report: &Report) -> Self {
+        let mut suspects = Self::default();
+        for problem in &report.problems {
+            if !suspects.subjects.contains(&problem.what) {
+                suspects.subjects.push(problem.what);
+            }
+            let nr = match problem.place {
+                Place::Inode(nr) | Place::FileBlock(nr, _) => nr.get(),
+                _ => continue,
+            };
+            if matches!(problem.what, What::Directory | What::Index) {
+                suspects.directories.insert(nr);
+            }
+        }
+        suspects
+    }
+
+    pub(crate) fn has(&self, what: What) -> bool {
+        self.subjects.contains(&what)
+    }
+}
+
+/// What is known of an inode in use.
+#[derive(Clone, Copy)]
+pub(crate) struct Info {
+    pub(crate) kind: Kind,
+    /// Whether no directory may name it.
+    pub(crate) hidden: bool,
+    /// Whether it holds the value of an attribute.
+    pub(crate) holds_value: bool,
+    /// Whether it had neither links nor a time of deletion.
+    pub(crate) half: bool,
+    /// How many entries name it.
+    pub(crate) refs: u32,
+    /// Of a directory, the one that names it; 0 for none.
+    pub(crate) parent: u32,
+    /// Of a directory, the parent that it names.
+    pub(crate) dot_dot: u32,
+}
+
+/// A round.
+pub(crate) struct Work<'a> {
+    pub(crate) device: &'a Arc<Overlay>,
+    pub(crate) sb: SuperBlock,
+    pub(crate) options: Options,
+    pub(crate) suspects: Suspects,
+    pub(crate) groups: Vec<GroupDesc>,
+    pub(crate) used: Bits,
+    /// Clusters with data that files may share.
+    pub(crate) shared: Option<Bits>,
+    pub(crate) inodes: BTreeMap<u32, Info>,
+    pub(crate) conflicts: BTreeMap<u32, crate::claims::Conflict>,
+    pub(crate) attributes: crate::attributes::Shared,
+    pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
+    /// Links whose target is to be written to a block.
+    pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
+    /// Orphans with a name, to be cut to their size.
+    pub(crate) truncated: BTreeSet<u32>,
+    /// Whether orphans were deleted, whose values then have no users.
+    pub(crate) orphans_ended: bool,
+    pub(crate) mends: Vec<Mend>,
+    /// Where the search for free clusters goes on.
+    cursor: u64,
+    /// Whether backups of the superblock and the descriptors are to be written.
+    pub(crate) refresh_backups: bool,
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn new(
+        device: &'a Arc<Overlay>,
+        sb: SuperBlock,
+        options: Options,
+        suspects: Suspects,
+        mends: Vec<Mend>,
+    ) -> Result<Self, Error> {
+        let clusters = sb.geometry().clusters_count().get();
+        let shares = sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
+        let refresh_backups = !mends.is_empty();
+        Ok(Self {
+            device,
+            used: Bits::new(clusters)?,
+            shared: shares.then(|| Bits::new(clusters)).transpose()?,
+            sb,
+            options,
+            suspects,
+            groups: Vec::new(),
+            inodes: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
+            attributes: crate::attributes::Shared::default(),
+            tasks: BTreeMap::new(),
+            long_links: Vec::new(),
+            truncated: BTreeSet::new(),
+            orphans_ended: false,
+            mends,
+            cursor: 0,
+            refresh_backups,
+        })
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.sb.geometry()
+    }
+
+    /// Notes what was mended without a loss.
+    pub(crate) fn mended(&mut self, what: What, place: Place, text: impl Into<String>) {
+        self.mends.push(Mend { what, place, text: text.into(), loses: false });
+    }
+
+    /// Notes what was mended by giving something up.
+    pub(crate) fn lost(&mut self, what: What, place: Place, text: impl Into<String>) {
+        self.mends.push(Mend { what, place, text: text.into(), loses: true });
+    }
+
+    /// What an extent tree of inode `nr` is checked against.
+    pub(crate) fn tree(&self, nr: InodeNr) -> TreeGeometry {
+        TreeGeometry::of(self.geometry(), nr)
+    }
+
+    /// Whether a block can belong to a file.
+    pub(crate) fn holds(&self, block: u64) -> bool {
+        let geometry = self.geometry();
+        block > u64::from(geometry.first_data_block) && block < geometry.blocks_count.get()
+    }
+
+    pub(crate) fn block(&self, nr: BlockNr) -> Result<Vec<u8>, Error> {
+        let size = self.geometry().block_size;
+        let mut bytes = vec![0; size.len()];
+        self.device.read_at(nr.offset(size), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes a block if it differs.
+    pub(crate) fn put_block(&self, nr: BlockNr, bytes: &[u8]) -> Result<(), Error> {
+        if self.block(nr)? != bytes {
+            self.device.write_at(nr.offset(self.geometry().block_size), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// An inode's slot; `None` if there is no such inode.
+    pub(crate) fn slot(&self, nr: InodeNr) -> Result<Option<Slot>, Error> {
+        let geometry = self.geometry();
+        let Some((group, index)) = geometry.inode_slot(nr) else { return Ok(None) };
+        let Some(desc) = self.groups.get(group.index()) else { return Ok(None) };
+        let within = Bytes::new(u64::from(index) * u64::from(geometry.inode_size));
+        let at = desc.inode_table.offset(geometry.block_size) + within;
+        let mut bytes = vec![0; usize_of(geometry.inode_size)];
+        self.device.read_at(at, &mut bytes)?;
+        Ok(Some(Slot { nr, at, bytes }))
+    }
+
+    /// Writes a slot with its checksum, if it differs.
+    pub(crate) fn put_slot(&self, slot: &mut Slot) -> Result<(), Error> {
+        slot.seal(&self.sb);
+        let mut old = vec![0; slot.bytes.len()];
+        self.device.read_at(slot.at, &mut old)?;
+        if old != slot.bytes {
+            self.device.write_at(slot.at, &slot.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a free cluster; `None` if there is none.
+    pub(crate) fn take_cluster(&mut self) -> Option<ClusterNr> {
+        let count = self.geometry().clusters_count().get();
+        let reserved = self.geometry().cluster_of(BlockNr::new(u64::from(self.geometry().first_data_block)));
+        for _ in 0..2 {
+            while self.cursor < count {
+                let at = self.cursor;
+                if at.is_multiple_of(8) && self.used.slice(at, 8).first() == Some(&0xff) {
+                    self.cursor += 8;
+                    continue;
+                }
+                self.cursor += 1;
+                if at > reserved.get() && self.used.claim(at..at + 1).is_none() {
+                    return Some(ClusterNr::new(at));
+                }
+            }
+            self.cursor = 0;
+        }
+        None
+    }
+
+    /// Gives a cluster back.
+    pub(crate) fn release_cluster(&mut self, cluster: ClusterNr) {
+        self.used.release(cluster.get());
+        self.cursor = self.cursor.min(cluster.get());
+    }
+
+    /// Whether a group's flag counts: only volumes with group checksums have them.
+    pub(crate) fn group_flag(&self, desc: &GroupDesc, flag: GroupFlags) -> bool {
+        self.sb.features().group_checksums() && desc.flags.contains(flag)
+    }
+
+    /// Takes a free inode number; `None` if there is none.
+    pub(crate) fn take_inode(&mut self) -> Result<Option<Slot>, Error> {
+        let (first, count) = (self.sb.first_inode().get(), self.geometry().inodes_count());
+        let mut nr = first;
+        while nr <= count {
+            let Some((group, index)) = self.geometry().inode_slot(InodeNr::new(nr)) else { break };
+            let Some(desc) = self.groups.get(group.index()).cloned() else { break };
+            if self.inodes.contains_key(&nr) {
+                nr += 1;
+                continue;
+            }
+            self.initialise_inodes(group, &desc, index)?;
+            return self.slot(InodeNr::new(nr));
+        }
+        Ok(None)
+    }
+
+    /// Makes a group's table good up to an inode that is taken.
+    fn initialise_inodes(
+        &mut self,
+        group: hectare_units::GroupNr,
+        desc: &GroupDesc,
+        index: u32,
+    ) -> Result<(), Error> {
+        let (size, per) = (self.geometry().inode_size, self.geometry().inodes_per_group);
+        let fresh = self.group_flag(desc, GroupFlags::INODE_UNINIT);
+        let lazy = self.sb.features().group_checksums();
+        let used = if fresh {
+            0
+        } else if lazy {
+            per - desc.itable_unused.min(per)
+        } else {
+            per
+        };
+        if index >= used {
+            let at = desc.inode_table.offset(self.geometry().block_size);
+            let from = at + Bytes::new(u64::from(used) * u64::from(size));
+            self.device.zero(from, Bytes::new(u64::from(index + 1 - used) * u64::from(size)))?;
+        }
+        if let Some(desc) = self.groups.get_mut(group.index()) {
+            desc.flags.remove(GroupFlags::INODE_UNINIT);
+            desc.itable_unused = desc.itable_unused.min(per - index - 1);
+            if fresh {
+                desc.itable_unused = per - index - 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that `len` bytes take, as an index.
+    pub(crate) fn blocks_for(&self, len: u64) -> usize {
+        index_of(self.geometry().block_size.blocks_for(Bytes::new(len)).get())
+    }
+}

@@ -1,0 +1,276 @@
+//! Moves what lies in given clusters to free ones elsewhere, and inodes of groups that go to others.
+//!
+//! Files keep everything but where their blocks lie, and some of them their number. One walk over all inodes
+//! does it: what an inode owns in those clusters is copied, its map is built anew, and every reference to an
+//! inode that has another number is changed: entries of directories (`..` too), attribute values in inodes
+//! of their own, the superblock. Checksums that start from an inode's number are renewed. The index of a
+//! directory goes by hashes of names and logical blocks, so it stays.
+//!
+//! Invariants: data goes to clusters that are free on disk, before anything refers to them there; a cluster
+//! that is left is not given out again in the same step.
+//!
+//! What it is not: a defragmentation. Space is taken first fit, from the start of the volume.
+
+mod attributes;
+mod directories;
+mod files;
+mod groups;
+mod numbers;
+mod quotas;
+mod space;
+
+use crate::admit;
+use crate::error::{Error, Result};
+use crate::inodes;
+use crate::metadata;
+use crate::volume::Volume;
+use hectare_ext4::dir::Format;
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::inode::{Inode, Kind};
+use hectare_ext4::superblock::SuperBlock;
+use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
+use numbers::Numbers;
+use rangemap::RangeSet;
+use std::collections::HashMap;
+
+/// What was moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) blocks: u64,
+    pub(crate) inodes: u32,
+}
+
+/// The inode of bad blocks.
+const BAD_BLOCKS: InodeNr = InodeNr::new(1);
+/// The resize inode, which is [`crate::reserve`]'s.
+const RESIZE_INODE: InodeNr = InodeNr::new(7);
+
+/// An evacuation under way.
+struct Evacuation<'a> {
+    volume: &'a mut Volume,
+    format: Format,
+    /// Clusters that are to be free.
+    leaving: RangeSet<u64>,
+    /// Clusters that are not to be taken: those, and those that were left.
+    barred: RangeSet<u64>,
+    /// Where the search for space goes on.
+    cursor: u64,
+    numbers: Numbers,
+    /// Attribute blocks, by their old place, that were dealt with.
+    attributes: HashMap<u64, BlockNr>,
+    quotas: quotas::Changes,
+    moved: Moved,
+}
+
+/// Frees `clusters`, and moves all inodes beyond the first `inodes`.
+pub(crate) fn evacuate(volume: &mut Volume, clusters: RangeSet<u64>, inodes: u32) -> Result<Moved> {
+    let kept = inodes / volume.geometry().inodes_per_group;
+    groups::relocate(volume, &clusters, kept)?;
+    let format = Format::of(&volume.sb)?;
+    let mut evacuation = Evacuation {
+        volume,
+        format,
+        barred: clusters.clone(),
+        leaving: clusters,
+        cursor: 0,
+        numbers: Numbers::default(),
+        attributes: HashMap::new(),
+        quotas: quotas::Changes::default(),
+        moved: Moved::default(),
+    };
+    let blocks = evacuation.in_use()?;
+    evacuation.numbers = Numbers::assign(evacuation.volume, kept)?;
+    let moves_inodes = !evacuation.numbers.is_empty();
+    if blocks == 0 && !moves_inodes {
+        return Ok(Moved::default());
+    }
+    admit::admit_moves(evacuation.volume, moves_inodes)?;
+    evacuation.require_space(blocks)?;
+    evacuation.walk()?;
+    evacuation.mmp()?;
+    evacuation.special_numbers()?;
+    evacuation.write_quotas()?;
+    evacuation.moved.inodes = evacuation.numbers.len();
+    Ok(evacuation.moved)
+}
+
+impl Evacuation<'_> {
+    /// Clusters in use by files in what is to be left.
+    fn in_use(&mut self) -> Result<u64> {
+        let own = metadata::all(self.volume.geometry(), &self.volume.groups);
+        let mut used = 0;
+        for range in metadata::without(&self.leaving, &own) {
+            let mut at = range.start;
+            let mut free = 0;
+            while let Some(run) = self.volume.free_run(at..range.end, u64::MAX)? {
+                free += run.end - run.start;
+                at = run.end;
+            }
+            used += range.end - range.start - free;
+        }
+        if let Some(table) = self.reserve_table()?
+            && self.leaving.contains(&self.volume.geometry().cluster_of(table).get())
+        {
+            used = used.saturating_sub(1);
+        }
+        Ok(used)
+    }
+
+    /// The block of the resize inode, which is no file's.
+    fn reserve_table(&self) -> Result<Option<BlockNr>> {
+        if !self.volume.sb.features().compat.contains(Compat::RESIZE_INODE) {
+            return Ok(None);
+        }
+        let inode = inodes::read(self.volume, RESIZE_INODE)?;
+        let table = inode.block[52..56].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Ok((table != 0).then_some(BlockNr::new(table.into())))
+    }
+
+    /// Refuses before anything is copied if there is not enough room.
+    fn require_space(&mut self, needed: u64) -> Result<()> {
+        let end = self.volume.geometry().clusters_count().get();
+        let mut free = 0;
+        let mut at = 0;
+        while let Some(run) = self.free_run(at..end, u64::MAX)? {
+            (free, at) = (free + (run.end - run.start), run.end);
+            if free >= needed {
+                return Ok(());
+            }
+        }
+        let missing = (needed - free) << self.volume.geometry().cluster_ratio_shift;
+        Err(Error::NoSpace { what: "what has to move".into(), missing })
+    }
+
+    /// Visits every inode in use.
+    fn walk(&mut self) -> Result<()> {
+        let geometry = self.volume.geometry().clone();
+        let size = usize_of(geometry.inode_size);
+        let per_block = geometry.inodes_per_block();
+        for group in (0..geometry.groups()).map(GroupNr::new) {
+            if self.volume.groups[group.index()].free_inodes == geometry.inodes_per_group {
+                continue;
+            }
+            let table = self.volume.groups[group.index()].inode_table.get();
+            for block in 0..geometry.itable_blocks() {
+                let first = block * per_block;
+                let used: Vec<u32> = {
+                    let bitmap = self.volume.inode_bitmap(group)?;
+                    (first..(first + per_block).min(geometry.inodes_per_group))
+                        .filter(|i| bitmap.get(*i))
+                        .collect()
+                };
+                if used.is_empty() {
+                    continue;
+                }
+                let bytes = self.volume.read(BlockNr::new(table + u64::from(block)))?;
+                for index in used {
+                    let nr = geometry.inode_at(group, index);
+                    if self.numbers.is_new(nr) {
+                        continue;
+                    }
+                    let at = usize_of(index - first) * size;
+                    let inode = Inode::parse(&bytes[at..at + size], nr, &self.volume.sb)?;
+                    self.inode(nr, inode)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn inode(&mut self, nr: InodeNr, old: Inode) -> Result<()> {
+        if nr == RESIZE_INODE && self.volume.sb.features().compat.contains(Compat::RESIZE_INODE) {
+            return Ok(());
+        }
+        if nr == BAD_BLOCKS {
+            return self.refuse_bad_blocks(&old);
+        }
+        if old.links == 0 && nr >= self.volume.sb.first_inode() {
+            return Ok(());
+        }
+        let to = self.numbers.of(nr);
+        let mut inode = old.clone();
+        if inode.kind().is_some() {
+            self.inline_directory(nr, &mut inode)?;
+            self.values(&mut inode)?;
+            if inode.is_mapped() {
+                self.content(nr, to, &mut inode)?;
+            }
+        }
+        if to == nr && inode == old {
+            return Ok(());
+        }
+        inodes::write(self.volume, to, &inode)?;
+        if to != nr {
+            self.leave_number(nr, to, &inode)?;
+        }
+        if self.volume.sb.journal_inode() == Some(nr) {
+            self.back_up_journal(&inode)?;
+        }
+        Ok(())
+    }
+
+    /// Bad blocks can't move.
+    fn refuse_bad_blocks(&mut self, inode: &Inode) -> Result<()> {
+        if inode.block == [0; 60] {
+            return Ok(());
+        }
+        let (extents, nodes) = self.map(BAD_BLOCKS, inode)?;
+        let is_leaving = |range| {
+            let clusters = metadata::clusters(self.volume.geometry(), &range);
+            self.leaving.overlaps(&clusters)
+        };
+        let blocks = extents.iter().map(|e| e.physical.get()..e.physical.get() + u64::from(e.len));
+        if blocks.chain(nodes.iter().map(|nr| nr.get()..nr.get() + 1)).any(is_leaving) {
+            let reason =
+                "bad blocks (inode 1) lie where space must be freed; run e2fsck -c or choose another size";
+            return Err(Error::Refused(reason.into()));
+        }
+        Ok(())
+    }
+
+    /// Moves the block of multiple mount protection.
+    fn mmp(&mut self) -> Result<()> {
+        if !self.volume.sb.features().incompat.contains(Incompat::MMP) {
+            return Ok(());
+        }
+        let nr = self.volume.sb.raw().s_mmp_block.get();
+        let cluster = self.volume.geometry().cluster_of(BlockNr::new(nr)).get();
+        if !self.leaving.contains(&cluster) {
+            return Ok(());
+        }
+        let to = self.take_block("the block of multiple mount protection")?;
+        let bytes = self.volume.read(BlockNr::new(nr))?;
+        self.volume.write(to, &bytes)?;
+        self.leave(cluster..cluster + 1)?;
+        self.edit_superblock(|raw| raw.s_mmp_block = to.get().into())
+    }
+
+    /// The superblock has a copy of the journal's map.
+    fn back_up_journal(&mut self, inode: &Inode) -> Result<()> {
+        self.edit_superblock(|raw| {
+            for (word, bytes) in raw.s_jnl_blocks.iter_mut().zip(inode.block.chunks_exact(4)) {
+                *word = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)).into();
+            }
+            raw.s_jnl_blocks[15] = hectare_units::high32(inode.size).into();
+            raw.s_jnl_blocks[16] = hectare_units::low32(inode.size).into();
+        })
+    }
+
+    fn edit_superblock(&mut self, edit: impl FnOnce(&mut hectare_ext4::raw::SuperBlock)) -> Result<()> {
+        let mut raw = *self.volume.sb.raw();
+        edit(&mut raw);
+        self.volume.sb = SuperBlock::from_raw(raw)?;
+        Ok(())
+    }
+}
+
+/// A finding about an inode.
+fn corrupt(nr: InodeNr, reason: &'static str) -> Error {
+    Corrupt::new("the inode", Place::Inode(nr), reason).into()
+}
+
+/// Whether content is a directory's.
+fn is_directory(inode: &Inode) -> bool {
+    inode.kind() == Some(Kind::Directory)
+}

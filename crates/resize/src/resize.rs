@@ -1,0 +1,88 @@
+//! The face: sizes as people ask for them, and the device made longer or shorter.
+
+use crate::error::{Error, Result};
+use crate::minimum;
+use crate::run::{self, Options, Outcome};
+use crate::target;
+use crate::volume::Volume;
+use hectare_device::Device;
+use hectare_units::{Blocks, Bytes};
+use std::sync::Arc;
+
+/// A size asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Of so many bytes, rounded down to whole blocks.
+    Bytes(Bytes),
+    /// So many bytes more than now.
+    More(Bytes),
+    /// So many bytes fewer than now.
+    Less(Bytes),
+    /// As small as moving everything can make it.
+    Min,
+    /// As large as the device.
+    Device,
+}
+
+/// Resizes the volume on `disk`. A file is made longer where that is needed, and cut behind the volume when
+/// it shrinks if `cuts` says so; what is longer already stays.
+///
+/// # Errors
+/// [`Error::Refused`] and [`Error::Size`] say what to do; nothing was changed then. After an error of the
+/// device the volume is as it was, or has a journal to be replayed, or must be checked with e2fsck.
+pub fn resize(disk: &Arc<dyn Device>, to: Target, cuts: bool, options: &Options) -> Result<Outcome> {
+    let volume = look(disk)?;
+    let (size, before) = (volume.geometry().block_size, volume.geometry().blocks_count);
+    let blocks = match to {
+        Target::Bytes(bytes) => Blocks::new(bytes.get() >> size.shift()),
+        Target::More(bytes) => before + size.blocks_for(bytes),
+        Target::Less(bytes) => before.saturating_sub(size.blocks_for(bytes)),
+        Target::Min => before,
+        Target::Device => Blocks::new(disk.len().get() >> size.shift()),
+    };
+    let most = target::most_blocks(&volume.sb);
+    if blocks > most {
+        let reason =
+            format!("{blocks} blocks are more than the {most} that the volume's inodes and features allow");
+        return Err(Error::Size(reason));
+    }
+    drop(volume);
+    let len = disk.len();
+    if blocks.bytes(size) > len {
+        disk.resize(blocks.bytes(size))?;
+    }
+    let done = match to {
+        Target::Min => minimum::minimize(disk, options),
+        _ => run::to_blocks(disk, blocks, options),
+    };
+    match done {
+        Ok(outcome) => {
+            if cuts && outcome.after < outcome.before {
+                disk.resize(outcome.after.bytes(size))?;
+            }
+            Ok(outcome)
+        }
+        Err(error) => {
+            if disk.len() > len {
+                disk.resize(len)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The least and the most blocks that [`resize`] can give a volume, and the bytes of a block.
+///
+/// # Errors
+/// As [`resize`]; nothing is changed.
+pub fn estimate(disk: &Arc<dyn Device>, options: &Options) -> Result<(Blocks, Blocks, u32)> {
+    let volume = look(disk)?;
+    let least = minimum::minimum(disk, options)?;
+    let size = volume.geometry().block_size;
+    let most = target::superblock(&volume.sb, Blocks::new(disk.len().get() >> size.shift()), options.width)?;
+    Ok((least, most.geometry().blocks_count, size.get()))
+}
+
+fn look(disk: &Arc<dyn Device>) -> Result<Volume> {
+    Volume::open(Arc::clone(disk), false)
+}

@@ -1,0 +1,8 @@
+//! Resizes judged by e2fsprogs and the kernel.
+
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
+
+mod crash;
+mod pairs;
+mod sizes;
+mod support;

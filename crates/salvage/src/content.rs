@@ -1,0 +1,225 @@
+//! The content and the metadata of what was found.
+
+use crate::map::{self, Mapped};
+use crate::names::inline_tail;
+use crate::plausible::{Judged, SIZE_MAX};
+use crate::{Metadata, NodeId, Salvage, Timestamp};
+use hectare_ext4::Place;
+use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
+use hectare_units::{InodeNr, index_of, u64_of};
+use std::sync::Arc;
+
+/// Permissions of directories of which only names are left, and of files of which only the map is.
+const PRIVATE: u16 = 0o700;
+
+/// An open file.
+pub struct File {
+    salvage: Arc<Salvage>,
+    node: usize,
+    size: u64,
+    content: Content,
+}
+
+enum Content {
+    /// In the inode.
+    Inline(Vec<u8>),
+    /// In blocks of the volume.
+    Blocks(Mapped),
+}
+
+impl Salvage {
+    fn judged(&self, node: usize) -> Option<Judged> {
+        let node = &self.tree.nodes[node];
+        self.volume.inode_at(node.slot?, node.nr?)
+    }
+
+    /// The number that messages name a node by.
+    pub(crate) fn number(&self, node: usize) -> InodeNr {
+        self.tree.nodes[node].nr.unwrap_or(InodeNr::new(1))
+    }
+
+    /// What is known of a node.
+    #[must_use]
+    pub fn metadata(&self, node: NodeId) -> Metadata {
+        let NodeId(at) = node;
+        let found = &self.tree.nodes[at];
+        let links = self.tree.links.get(&at).copied().unwrap_or(1);
+        let Some(Judged { inode, is_proved, .. }) = self.judged(at) else {
+            let mode = if found.kind == Kind::Directory { PRIVATE } else { PRIVATE & 0o600 };
+            let size = found.orphan.as_ref().map_or(0, |extents| end(extents, self.shift()));
+            let epoch = Timestamp::from_seconds(0);
+            return Metadata {
+                kind: found.kind,
+                permissions: mode,
+                uid: 0,
+                gid: 0,
+                atime: epoch,
+                mtime: epoch,
+                links,
+                device: DeviceNumber::default(),
+                size,
+                inode: found.nr,
+            };
+        };
+        let size = if found.kind == Kind::File { self.believed_size(at, &inode, is_proved).0 } else { 0 };
+        Metadata {
+            kind: found.kind,
+            permissions: inode.permissions(),
+            uid: inode.uid,
+            gid: inode.gid,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            links,
+            device: inode.device_number(),
+            size,
+            inode: found.nr,
+        }
+    }
+
+    fn shift(&self) -> u32 {
+        self.volume.geometry().block_size.shift()
+    }
+
+    /// The size of a file, and its map where that was read to find out.
+    fn believed_size(&self, node: usize, inode: &Inode, is_proved: bool) -> (u64, Option<Mapped>) {
+        let doubtful = !is_proved && self.volume.sb.seed().is_some();
+        if !(doubtful || inode.size > SIZE_MAX) || !inode.is_mapped() {
+            return (inode.size, None);
+        }
+        let mapped = self.map(node, inode);
+        let end = end(&mapped.extents, self.shift());
+        let block = 1 << self.shift();
+        let size = if inode.size > SIZE_MAX || inode.size + block <= end { end } else { inode.size };
+        if size != inode.size {
+            self.doubt(node, format!("its size is {} bytes, and its blocks end at {size}", inode.size));
+        }
+        (size, Some(mapped))
+    }
+
+    fn map(&self, node: usize, inode: &Inode) -> Mapped {
+        let mut budget = self.volume.blocks_there();
+        map::map(&self.volume, self.number(node), inode, &mut budget)
+    }
+
+    /// Opens a regular file.
+    #[must_use]
+    pub fn open(self: &Arc<Self>, node: NodeId) -> File {
+        let NodeId(at) = node;
+        let file = |size, content| File { salvage: Arc::clone(self), node: at, size, content };
+        let found = &self.tree.nodes[at];
+        if let Some(extents) = &found.orphan {
+            let mapped = Mapped { extents: extents.to_vec(), ..Mapped::default() };
+            return file(end(extents, self.shift()), Content::Blocks(mapped));
+        }
+        let Some(Judged { inode, is_proved, .. }) = self.judged(at) else {
+            return file(0, Content::Inline(Vec::new()));
+        };
+        if inode.flags.contains(InodeFlags::ENCRYPT) {
+            self.doubt(at, "it is encrypted: its content is ciphertext".into());
+        }
+        if inode.is_inline() {
+            let content = self.inline(at, &inode);
+            return file(u64_of(content.len()), Content::Inline(content));
+        }
+        let (size, mapped) = self.believed_size(at, &inode, is_proved);
+        file(size, Content::Blocks(mapped.unwrap_or_else(|| self.map(at, &inode))))
+    }
+
+    /// The content of a file that lies in its inode, as far as it is there.
+    fn inline(&self, node: usize, inode: &Inode) -> Vec<u8> {
+        let tail = inline_tail(inode, Place::Inode(self.number(node)));
+        let mut content = inode.block.to_vec();
+        content.extend(tail.unwrap_or_default());
+        let size = index_of(inode.size.min(1 << 16));
+        if content.len() < size {
+            self.doubt(node, format!("{} of its {size} bytes are there", content.len()));
+        }
+        content.truncate(size);
+        content
+    }
+
+    /// The target of a symbolic link; empty if it is lost.
+    #[must_use]
+    pub fn read_link(&self, node: NodeId) -> Vec<u8> {
+        let NodeId(at) = node;
+        let Some(Judged { inode, .. }) = self.judged(at) else { return Vec::new() };
+        let block = self.volume.geometry().block_size.len();
+        let size = index_of(inode.size.min(u64_of(block)));
+        let mut target = if inode.is_inline() {
+            self.inline(at, &inode)
+        } else if inode.is_fast_symlink() {
+            inode.block[..size.min(inode.block.len())].to_vec()
+        } else {
+            match self.map(at, &inode).extents.first() {
+                Some(extent) => self.volume.block(extent.physical),
+                None => Vec::new(),
+            }
+        };
+        target.truncate(size);
+        let end = target.iter().position(|byte| *byte == 0);
+        if end.is_some() || target.is_empty() {
+            self.doubt(at, "its target is damaged".into());
+        }
+        target.truncate(end.unwrap_or(size));
+        target
+    }
+}
+
+/// Where the written content ends, in bytes.
+fn end(extents: &[hectare_ext4::extent::Extent], shift: u32) -> u64 {
+    extents.iter().filter(|extent| !extent.unwritten).map(|extent| extent.end() << shift).max().unwrap_or(0)
+}
+
+impl File {
+    /// Bytes of content.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The ranges that hold data, as offset and length; the rest are holes.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<(u64, u64)> {
+        match &self.content {
+            Content::Inline(bytes) if bytes.is_empty() => Vec::new(),
+            Content::Inline(bytes) => vec![(0, u64_of(bytes.len()))],
+            Content::Blocks(mapped) => map::ranges(&mapped.extents, self.salvage.shift(), self.size),
+        }
+    }
+
+    /// Reads from an offset; returns how much, 0 only at the end. What can't be read is zeros, and a doubt.
+    pub fn read_at(&self, at: u64, buffer: &mut [u8]) -> usize {
+        let len = index_of(self.size.saturating_sub(at).min(u64_of(buffer.len())));
+        let buffer = &mut buffer[..len];
+        match &self.content {
+            Content::Inline(bytes) => {
+                let from = index_of(at.min(self.size));
+                buffer.copy_from_slice(&bytes[from..from + len]);
+            }
+            Content::Blocks(mapped) => self.read_blocks(mapped, at, buffer),
+        }
+        len
+    }
+
+    fn read_blocks(&self, mapped: &Mapped, at: u64, buffer: &mut [u8]) {
+        let shift = self.salvage.shift();
+        buffer.fill(0);
+        let end = at + u64_of(buffer.len());
+        let from = mapped.extents.partition_point(|extent| extent.end() << shift <= at);
+        for extent in mapped.extents[from..].iter().filter(|extent| !extent.unwritten) {
+            let start = u64::from(extent.logical.get()) << shift;
+            if start >= end {
+                break;
+            }
+            let (first, last) = (start.max(at), (extent.end() << shift).min(end));
+            let part = &mut buffer[index_of(first - at)..index_of(last - at)];
+            let place = (extent.physical.get() << shift) + (first - start);
+            for lost in self.salvage.volume.source.read(place, part) {
+                let offset = first + (lost.start - place);
+                let len = lost.end - lost.start;
+                self.salvage
+                    .doubt(self.node, format!("{len} bytes from {offset} can't be read and are zeros"));
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Finds removed files.
+//!
+//! An inode that is freed loses its map. But the journal has copies of inode tables as they were before, in
+//! transactions that were written back long ago and not overwritten since: every block of the log that looks
+//! like a descriptor is followed to its copies, wherever the log now begins. Of an inode that is not in
+//! use now, or was used again, the newest copy that has content counts. A node of an extent tree that belongs to
+//! nobody gives a file without a name, an owner or a size.
+//!
+//! Nothing says whether the content is still there: what no file in use claims may have been used in between.
+//!
+//! Hazard: the log is untrusted. A copy counts only if its checksum is right, or if it holds plausible inodes.
+
+use crate::map::{self, Mapped};
+use crate::names::Names;
+use crate::plausible::{self, Judged};
+use crate::survey::{Node, Survey};
+use crate::tree::Removed;
+use crate::volume::Volume;
+use crate::{Deleted, Step, Watch};
+use hectare_ext4::dir;
+use hectare_ext4::inode::{Inode, Kind};
+use hectare_journal::format::{BlockType, JournalSuperblock, LogFormat, header};
+use hectare_journal::recovery::LogMap;
+use hectare_units::{BlockNr, InodeNr, LogicalBlock, TxnId, low32, u64_of, usize_of};
+use std::collections::{HashMap, HashSet};
+
+/// The magic number that a node of an extent tree begins with.
+const NODE_MAGIC: [u8; 2] = [0x0a, 0xf3];
+/// Files without an inode that are kept.
+const ORPHANS_MAX: usize = 100_000;
+
+/// A copy of an inode in the log.
+struct Copy {
+    txn: TxnId,
+    /// Where its slot lies, in bytes of the device.
+    at: u64,
+    inode: Inode,
+}
+
+/// What was found so far.
+#[derive(Default)]
+pub(crate) struct Search {
+    copies: HashMap<(InodeNr, u32), Copy>,
+    orphans: Vec<(BlockNr, Mapped)>,
+}
+
+/// The log as it is read here.
+struct Log<'a> {
+    volume: &'a Volume,
+    map: &'a LogMap,
+    format: LogFormat,
+    first: u32,
+    end: u32,
+}
+
+impl Log<'_> {
+    /// The block `count` blocks behind another, around the end.
+    fn behind(&self, at: u32, count: u32) -> Option<BlockNr> {
+        let len = self.end.checked_sub(self.first).filter(|len| *len > 0)?;
+        let turned = (u64::from(at.checked_sub(self.first)?) + u64::from(count)) % u64::from(len);
+        self.map.locate(LogicalBlock::new(self.first + low32(turned))).map(|(nr, _)| nr)
+    }
+}
+
+impl Search {
+    /// Reads the whole log.
+    pub(crate) fn read_log(
+        &mut self,
+        volume: &Volume,
+        survey: &Survey,
+        names: &mut Names,
+        watch: &dyn Watch,
+    ) {
+        let Some(map) = &volume.log else { return };
+        let Some((start, _)) = map.locate(map.superblock()) else { return };
+        let Ok(superblock) = JournalSuperblock::parse(&volume.block(start)) else { return };
+        let end = superblock.end().get().min(low32(map.blocks().get()));
+        let log = Log { volume, map, format: superblock.log_format(), first: superblock.first().get(), end };
+        for at in log.first..end {
+            let Some(nr) = log.behind(at, 0) else { break };
+            let block = volume.block(nr);
+            if let Some((BlockType::Descriptor, txn)) = header(&block) {
+                self.read_copies(&log, survey, names, at, txn, &block);
+            }
+            if at % 256 == 0 {
+                watch.advance(Step::Log, u64::from(at - log.first), u64::from(end - log.first));
+            }
+        }
+    }
+
+    fn read_copies(
+        &mut self,
+        log: &Log<'_>,
+        survey: &Survey,
+        names: &mut Names,
+        at: u32,
+        txn: TxnId,
+        descriptor: &[u8],
+    ) {
+        for (nr, tag) in (1..).zip(log.format.tags(descriptor)) {
+            let Some(place) = log.behind(at, nr) else { break };
+            let block = log.volume.block(place);
+            if header(&block).is_some() || !log.format.verify_copy(tag.checksum, txn, &block) {
+                // The log went on over it.
+                continue;
+            }
+            match table_of(log.volume, tag.block) {
+                Some((first, slots)) => self.read_slots(log.volume, survey, txn, place, &block, first, slots),
+                None => note_names(log.volume, names, &block),
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // a block of a table, with its place in the log and in the volume
+    fn read_slots(
+        &mut self,
+        volume: &Volume,
+        survey: &Survey,
+        txn: TxnId,
+        place: BlockNr,
+        block: &[u8],
+        first: InodeNr,
+        slots: u32,
+    ) {
+        let size = volume.geometry().inode_size;
+        let start = place.offset(volume.geometry().block_size).get();
+        for (index, slot) in (0..slots).zip(block.chunks_exact(usize_of(size))) {
+            let Some(nr) = first.get().checked_add(index).map(InodeNr::new) else { break };
+            if nr < volume.sb.first_inode() {
+                continue;
+            }
+            let Some(Judged { inode, doubt: None, .. }) = plausible::judge(slot, nr, &volume.sb) else {
+                continue;
+            };
+            let has_content = match inode.kind() {
+                Some(Kind::File) => inode.size > 0 && (inode.is_inline() || inode.sectors > 0),
+                Some(Kind::Symlink) => true,
+                _ => false,
+            };
+            if !has_content || !plausible::is_live(&inode) || is_in_use(volume, survey, nr, &inode) {
+                continue;
+            }
+            let copy = Copy { txn, at: start + u64::from(index) * u64::from(size), inode };
+            let key = (nr, copy.inode.generation);
+            match self.copies.get(&key) {
+                Some(known) if !txn.is_after(known.txn) => {}
+                _ => drop(self.copies.insert(key, copy)),
+            }
+        }
+    }
+
+    /// Looks at a block that belongs to nobody.
+    pub(crate) fn take_block(
+        &mut self,
+        volume: &Volume,
+        nr: BlockNr,
+        block: &[u8],
+        wanted: bool,
+        budget: &mut u64,
+    ) {
+        if !wanted || !block.starts_with(&NODE_MAGIC) || self.orphans.len() >= ORPHANS_MAX {
+            return;
+        }
+        if let Some(mapped) = map::of_orphan(volume, nr, block, budget).filter(|map| !map.extents.is_empty())
+        {
+            self.orphans.push((nr, mapped));
+        }
+    }
+
+    /// The removed files, the most promising first.
+    pub(crate) fn finish(
+        self,
+        volume: &Volume,
+        survey: &Survey,
+        names: &Names,
+    ) -> (Vec<Removed>, Vec<Deleted>) {
+        let mut found: Vec<(Removed, Deleted)> = Vec::new();
+        let mut nodes: HashSet<BlockNr> = HashSet::new();
+        let mut budget = volume.blocks_there();
+        let mut copies: Vec<_> = self.copies.into_iter().collect();
+        copies.sort_by_key(|(key, _)| *key);
+        for ((nr, _), copy) in copies {
+            let mapped = map::map(volume, nr, &copy.inode, &mut budget);
+            nodes.extend(mapped.nodes.iter().copied());
+            let Some(kind) = copy.inode.kind() else { continue };
+            let (size, modified) = (copy.inode.size, copy.inode.mtime.seconds);
+            let slot = Some(copy.at);
+            let (mut node, deleted) = candidate(survey, &mapped, Some(nr), kind, (size, modified));
+            node.slot = slot;
+            node.links = copy.inode.links;
+            let name = names.removed.get(&nr).map(|(_, name)| name.clone());
+            found.push((Removed { node, name }, deleted));
+        }
+        let below = self.orphans.iter().flat_map(|(_, mapped)| mapped.nodes.iter().skip(1));
+        nodes.extend(below.copied());
+        let shift = volume.geometry().block_size.shift();
+        for (nr, mapped) in self.orphans.into_iter().filter(|(nr, _)| !nodes.contains(nr)) {
+            let end = mapped.extents.last().map_or(0, |extent| extent.end() << shift);
+            let (mut node, deleted) = candidate(survey, &mapped, None, Kind::File, (end, 0));
+            node.first_block = nr.get();
+            node.doubts.push("only its map was found: its size is that of its blocks".into());
+            node.orphan = Some(mapped.extents.into());
+            found.push((Removed { node, name: None }, deleted));
+        }
+        found.sort_by_key(|(_, deleted)| std::cmp::Reverse(deleted.free_percent));
+        found.into_iter().unzip()
+    }
+}
+
+/// A node of the tree, and how promising it is.
+fn candidate(
+    survey: &Survey,
+    mapped: &Mapped,
+    nr: Option<InodeNr>,
+    kind: Kind,
+    (size, modified): (u64, i64),
+) -> (Node, Deleted) {
+    let (all, owned) = (map::blocks(&mapped.extents), survey.owned(&mapped.extents));
+    let free_percent = (100 * (all - owned.min(all))).checked_div(all).unwrap_or(100);
+    let mut doubts = vec![format!("it was removed; {free_percent}% of its space is not in use now")];
+    doubts.extend(mapped.doubts.iter().cloned());
+    let first_block = mapped.extents.first().map_or(0, |extent| extent.physical.get());
+    let node = Node { nr, slot: None, kind, links: 1, first_block, orphan: None, is_removed: true, doubts };
+    let inode = nr.map(InodeNr::get);
+    (node, Deleted { path: String::new(), inode, size, modified, free_percent, doubts: Vec::new() })
+}
+
+/// Whether an inode is in use now as the file that a copy is of.
+fn is_in_use(volume: &Volume, survey: &Survey, nr: InodeNr, copy: &Inode) -> bool {
+    if survey.find(nr).is_none() {
+        return false;
+    }
+    volume.inode(nr).is_some_and(|now| {
+        let same = (now.inode.generation, now.inode.kind()) == (copy.generation, copy.kind());
+        same && now.inode.crtime == copy.crtime
+    })
+}
+
+/// The first inode in a block of an inode table, and how many there are.
+fn table_of(volume: &Volume, nr: BlockNr) -> Option<(InodeNr, u32)> {
+    let after = volume.tables.partition_point(|table| table.at <= nr);
+    let table = volume.tables.get(after.checked_sub(1)?)?;
+    let geometry = volume.geometry();
+    let into = nr.get() - table.at.get();
+    if into >= u64::from(geometry.itable_blocks()) {
+        return None;
+    }
+    let per_block = geometry.inodes_per_block();
+    let index = low32(into) * per_block;
+    Some((geometry.inode_at(table.group, index), per_block.min(geometry.inodes_per_group - index)))
+}
+
+/// Remembers the names in a block, if it is one of a directory.
+fn note_names(volume: &Volume, names: &mut Names, block: &[u8]) {
+    let leaf = dir::leaf::Leaf::parse(block, &volume.format, hectare_ext4::Place::Volume);
+    let Ok(leaf) = leaf else { return };
+    let records: Vec<_> = leaf.records().collect();
+    if records.iter().any(Result::is_err) || u64_of(records.len()) < 2 {
+        return;
+    }
+    for record in records.into_iter().flatten() {
+        let Some(inode) = record.inode.filter(|_| !matches!(record.name, b"." | b"..")) else { continue };
+        names.removed.entry(inode).or_insert((None, record.name.into()));
+    }
+}

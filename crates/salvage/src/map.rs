@@ -1,0 +1,227 @@
+//! The blocks of a file whose map may be damaged: everything that a sound entry names.
+//!
+//! Both kinds of maps are read with the parsers of the format. What they refuse is left out, with a doubt,
+//! and the rest goes on; a node whose checksum is wrong is used if its entries are possible.
+//!
+//! Invariants: the extents are sorted and don't overlap. All maps together read no more nodes than a budget,
+//! so that maps which share nodes can't multiply.
+
+use crate::volume::Volume;
+use hectare_ext4::Place;
+use hectare_ext4::checksum::Seed;
+use hectare_ext4::error::Corrupt;
+use hectare_ext4::extent::{self, Child, Extent, Node, TreeGeometry};
+use hectare_ext4::indirect;
+use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_units::{BlockNr, InodeNr, LogicalBlock};
+use std::ops::ControlFlow;
+
+/// Doubts that are named of one map.
+const DOUBTS_MAX: usize = 8;
+
+/// The blocks of a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mapped {
+    /// In the order of the file.
+    pub(crate) extents: Vec<Extent>,
+    /// The blocks of the map itself.
+    pub(crate) nodes: Vec<BlockNr>,
+    pub(crate) doubts: Vec<String>,
+}
+
+impl Mapped {
+    fn doubt(&mut self, what: impl Into<String>) {
+        if self.doubts.len() < DOUBTS_MAX {
+            self.doubts.push(what.into());
+        }
+    }
+
+    /// Sorts the extents, and cuts those that overlap the one before.
+    fn settle(&mut self) {
+        self.extents.sort_by_key(|extent| extent.logical);
+        let mut end = 0;
+        let mut cut = 0;
+        let before = std::mem::take(&mut self.extents);
+        for extent in before {
+            if u64::from(extent.logical.get()) < end {
+                cut += 1;
+                continue;
+            }
+            end = extent.end();
+            self.extents.push(extent);
+        }
+        if cut > 0 {
+            self.doubt(format!("{cut} of its extents overlap others and are left out"));
+        }
+    }
+}
+
+/// The blocks of an inode's content. `budget` is how many nodes may still be read.
+pub(crate) fn map(volume: &Volume, nr: InodeNr, inode: &Inode, budget: &mut u64) -> Mapped {
+    let mut mapped = Mapped::default();
+    if !inode.is_mapped() {
+        return mapped;
+    }
+    let tree = volume.tree(nr);
+    if inode.flags.contains(InodeFlags::EXTENTS) {
+        let seed = inode.seed(nr, &volume.sb);
+        let mut walk = Walk { volume, tree: &tree, seed, mapped: &mut mapped, budget };
+        match Node::open_alone(&inode.block, Place::Inode(nr), &tree) {
+            Ok(root) => walk.node(&root),
+            Err(corrupt) => mapped.doubt(corrupt.reason),
+        }
+    } else {
+        indirect_map(volume, &tree, inode, budget, &mut mapped);
+    }
+    mapped.settle();
+    mapped
+}
+
+/// The extents below a node that no inode names, if it is one.
+pub(crate) fn of_orphan(volume: &Volume, nr: BlockNr, block: &[u8], budget: &mut u64) -> Option<Mapped> {
+    let tree = volume.tree(InodeNr::new(1));
+    let root = Node::open_alone(block, Place::Block(nr), &tree).ok()?;
+    let strict = (0..root.len()).all(|i| match root.depth() {
+        0 => root.extent(i).is_ok(),
+        _ => root.child(i).is_ok(),
+    });
+    let mut mapped = Mapped::default();
+    if !strict {
+        return None;
+    }
+    mapped.nodes.push(nr);
+    Walk { volume, tree: &tree, seed: None, mapped: &mut mapped, budget }.node(&root);
+    mapped.settle();
+    Some(mapped)
+}
+
+struct Walk<'a> {
+    volume: &'a Volume,
+    tree: &'a TreeGeometry,
+    seed: Option<Seed>,
+    mapped: &'a mut Mapped,
+    budget: &'a mut u64,
+}
+
+impl Walk<'_> {
+    /// Recursion is bounded: each child's depth is one less.
+    fn node(&mut self, node: &Node<'_>) {
+        for i in 0..node.len() {
+            if node.depth() == 0 {
+                let extent = node.extent(i);
+                match extent.or_else(|corrupt| node.extent_alone(i).map_err(|_| corrupt)) {
+                    Ok(extent) => self.mapped.extents.push(extent),
+                    Err(corrupt) => self.mapped.doubt(corrupt.reason),
+                }
+                continue;
+            }
+            match node.child(i).or_else(|_| node.child_alone(i)) {
+                Ok(child) => self.child(&child),
+                Err(corrupt) => self.mapped.doubt(corrupt.reason),
+            }
+        }
+    }
+
+    fn child(&mut self, child: &Child) {
+        let Some(left) = self.budget.checked_sub(1) else {
+            return self.mapped.doubt("its map is larger than the volume");
+        };
+        *self.budget = left;
+        let mut block = self.volume.block(child.nr);
+        if let Some(seed) = self.seed
+            && let Err(corrupt) = extent::verify_checksum(&block, child.nr, seed)
+        {
+            let reason = match extent::mend(&mut block, child.nr, seed) {
+                true => "one byte was wrong, and is corrected by the checksum".into(),
+                false => corrupt.reason,
+            };
+            self.mapped.doubt(format!("block {} of its map: {reason}", child.nr));
+        }
+        match self.open(&block, child) {
+            Ok(node) => {
+                self.mapped.nodes.push(child.nr);
+                self.node(&node);
+            }
+            Err(corrupt) => {
+                let (first, end) = (child.first, child.end);
+                self.mapped.doubt(format!("blocks {first} to {end} are lost: {corrupt}"));
+            }
+        }
+    }
+
+    fn open<'b>(&self, block: &'b [u8], child: &Child) -> Result<Node<'b>, Corrupt>
+    where
+        Self: 'b,
+    {
+        let node = Node::block(block, child, self.tree);
+        node.or_else(|corrupt| {
+            let alone = Node::open_alone(block, Place::Block(child.nr), self.tree)?;
+            // One that claims to be higher could lead in circles.
+            if alone.depth() == child.depth { Ok(alone) } else { Err(corrupt) }
+        })
+    }
+}
+
+/// The blocks of an indirect map: numbers outside of the volume count as holes.
+fn indirect_map(volume: &Volume, tree: &TreeGeometry, inode: &Inode, budget: &mut u64, mapped: &mut Mapped) {
+    let mut root = inode.block;
+    let mut wrong = clear_wrong(&mut root, tree);
+    let mut nodes = Vec::new();
+    let mut extents = Vec::new();
+    let mut room = volume.geometry().blocks_count.get();
+    let table = |nr: BlockNr| -> Result<Vec<u8>, Corrupt> {
+        *budget = budget.checked_sub(1).ok_or_else(|| {
+            Corrupt::new("indirect map", Place::Inode(tree.inode), "all maps are larger than the volume")
+        })?;
+        let mut block = volume.block(nr);
+        nodes.push(nr);
+        wrong += clear_wrong(&mut block, tree);
+        Ok(block)
+    };
+    let walked = indirect::for_each(&root, tree, LogicalBlock::ZERO, table, &mut |extent| {
+        let Some(left) = room.checked_sub(extent.len.into()) else { return ControlFlow::Break(()) };
+        room = left;
+        extents.push(extent);
+        ControlFlow::Continue(())
+    });
+    (mapped.nodes, mapped.extents) = (nodes, extents);
+    if let Err(corrupt) = walked {
+        mapped.doubt(corrupt.reason);
+    }
+    if wrong > 0 {
+        mapped.doubt(format!("{wrong} of its block numbers are outside of the volume"));
+    }
+}
+
+/// Makes numbers that name no block of the volume into holes, and counts them.
+fn clear_wrong(table: &mut [u8], tree: &TreeGeometry) -> u64 {
+    let mut wrong = 0;
+    for number in table.chunks_exact_mut(4) {
+        let value = number.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        if value != 0 && !tree.holds(BlockNr::new(value.into()), 1) {
+            number.fill(0);
+            wrong += 1;
+        }
+    }
+    wrong
+}
+
+/// Blocks of content in all.
+pub(crate) fn blocks(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| u64::from(extent.len)).sum()
+}
+
+/// The extents of a file as bytes of it that hold data: offset and length, in order, none beyond `size`.
+pub(crate) fn ranges(extents: &[Extent], shift: u32, size: u64) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::with_capacity(extents.len());
+    for extent in extents.iter().filter(|extent| !extent.unwritten) {
+        let start = u64::from(extent.logical.get()) << shift;
+        let end = (extent.end() << shift).min(size);
+        match ranges.last_mut() {
+            Some((at, len)) if *at + *len == start && end > start => *len += end - start,
+            _ if end > start => ranges.push((start, end - start)),
+            _ => {}
+        }
+    }
+    ranges
+}

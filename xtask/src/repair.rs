@@ -1,0 +1,57 @@
+//! Damages volumes at random and repairs them, beside e2fsck: `cargo xtask repair [--trials N] [--seed N] [--keep
+//! DIR]`.
+//!
+//! Runs the trial of the repair's own tests, which has volumes of ten feature sets with some thousand files. The
+//! last line sums up; a volume that is not mended fails the job, and is left in the folder of `--keep`.
+
+use crate::steps::{cargo, parsed, shown, understood};
+
+const USAGE: &str = "usage: cargo xtask repair [--trials N] [--seed N] [--keep DIR]";
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Options {
+    trials: u64,
+    seed: u64,
+    keep: Option<String>,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self { trials: 300, seed: 1, keep: None };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
+            match *word {
+                "--trials" => options.trials = parsed(word, value()?)?,
+                "--seed" => options.seed = parsed(word, value()?)?,
+                "--keep" => options.keep = Some(value()?.to_owned()),
+                other => return Err(format!("{other} is no option")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the job with its arguments; returns whether every volume was mended.
+pub(crate) fn run(words: &[&str]) -> bool {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
+    let mut command = cargo();
+    command.args(["test", "-q", "-p", "hectare-repair", "--test", "oracle", "--", "random", "--nocapture"]);
+    command.env("HECTARE_TRIALS", options.trials.to_string()).env("HECTARE_SEED", options.seed.to_string());
+    if let Some(keep) = &options.keep {
+        command.env("HECTARE_KEEP", keep);
+    }
+    shown(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_defaults_and_names() {
+        let options = Options::parse(&["--trials", "7", "--keep", "kept"]).unwrap();
+        assert_eq!(options, Options { trials: 7, seed: 1, keep: Some("kept".into()) });
+        assert!(Options::parse(&["--trials"]).is_err() && Options::parse(&["-x"]).is_err());
+    }
+}
