@@ -41,23 +41,19 @@ pub(crate) fn take_away(volume: &mut Volume<'_>, kind: Kind) -> Result<()> {
 
 /// Makes the files of kinds that have none, with what is in use now and without limits.
 pub(crate) fn add(volume: &mut Volume<'_>, kinds: &[Kind], now: Timestamp) -> Result<()> {
-    let mut missing = Vec::new();
-    for kind in kinds {
-        if inode_of(volume.sb().raw(), *kind).is_some() {
-            continue;
-        }
+    let is_missing = |kind: &Kind| inode_of(volume.sb().raw(), *kind).is_none();
+    let missing: Vec<Kind> = kinds.iter().copied().filter(is_missing).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    // Before an inode is taken: its slot may still hold a removed file.
+    let used = count(volume)?;
+    for kind in missing {
         let nr = match kind {
             Kind::User => InodeNr::new(3),
             Kind::Group => InodeNr::new(4),
             Kind::Project => volume.take_inode()?,
         };
-        missing.push((*kind, nr));
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let used = count(volume)?;
-    for (kind, nr) in missing {
         let content = quota::build(kind, &used[kind.index()]);
         let size = volume.geometry().block_size;
         let file = NewFile {

@@ -64,8 +64,8 @@ fn superblock(device: &dyn Device) -> Result<SuperBlock> {
 fn refuse_state(sb: &SuperBlock) -> Result<()> {
     if sb.features().incompat.contains(Incompat::RECOVER) {
         return Err(Error::refused(
-            "the journal must be replayed first (needs_recovery): unmount the volume if it is mounted, else run \
-             e2fsck -fy",
+            "the journal must be replayed first (needs_recovery): unmount the volume if it is mounted, else \
+             run e2fsck -fy",
         ));
     }
     if sb.state() & STATE_VALID == 0 {

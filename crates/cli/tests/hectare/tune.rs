@@ -40,7 +40,8 @@ fn filled(name: &str, args: &[&str]) -> Result<PathBuf, Skip> {
     let script = "set -e; mkdir -p many deep; i=0; while [ $i -lt 400 ]; do \
          echo $i > many/a-name-that-is-long-enough-to-fill-blocks-$i; i=$((i+1)); done; \
          i=0; while [ $i -lt 700 ]; do \
-         dd if=/dev/zero of=fragmented bs=1024 count=1 seek=$((i*3)) conv=notrunc status=none; i=$((i+1)); done; \
+         dd if=/dev/zero of=fragmented bs=1024 count=1 \
+         seek=$((i*3)) conv=notrunc status=none; i=$((i+1)); done; \
          ln -s many link; ln fragmented hard; mkfifo pipe; echo x > owned; chown 1000:1000 owned; \
          ln -s \"$(printf '%0300d' 7)\" long; rm many/*9; \
          setfattr -n user.big -v \"$(printf '%0700d' 1)\" owned 2>/dev/null || true";
@@ -151,15 +152,19 @@ compare! { checksums_on, ["-t", "ext4", "-O", "^metadata_csum"], ["-O", "uninit_
 compare! { checksums_on_from_old_ones, ["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,uninit_bg"],
 ["-O", "metadata_csum"]; ["-O", "^uninit_bg"]; }
 
-compare! { journal_off, ["-t", "ext4"], ["-O", "^has_journal"]; }
+// tune2fs leaves the mark of a copy that is no more.
+compare! { journal_off, ["-t", "ext4"], ["-O", "^has_journal"], but ["Journal backup"]; }
 compare! { journal_on, ["-t", "ext4", "-O", "^has_journal"],
 ["-O", "has_journal"]; ["-j"]; ["-J", "size=2"]; ["-O", "has_journal,fast_commit"]; }
 compare! { journal_on_ext2, ["-t", "ext2", "-b", "1024"], ["-j"]; }
-compare! { journal_off_ext3, ["-t", "ext3", "-b", "4096"], ["-O", "^has_journal"]; }
+compare! { journal_off_ext3, ["-t", "ext3", "-b", "4096"],
+["-O", "^has_journal"], but ["Journal backup"]; }
+// tune2fs counts a cluster as free for each of its blocks: more free blocks than there are blocks.
 compare! { journal_of_a_volume_with_clusters, ["-t", "ext4", "-O", "bigalloc", "-C", "16384"],
-["-O", "^has_journal"]; }
+["-O", "^has_journal"], but ["Journal backup", "Free blocks"]; }
 
-compare! { quota_on, ["-t", "ext4"], ["-O", "quota"]; ["-O", "project"]; ["-O", "quota,project"]; ["-Q", "usrquota"]; }
+compare! { quota_on, ["-t", "ext4"],
+["-O", "quota"]; ["-O", "project"]; ["-O", "quota,project"]; ["-Q", "usrquota"]; }
 compare! { quota_off, ["-t", "ext4", "-O", "quota,project"],
 ["-O", "^quota"]; ["-O", "^project"]; ["-Q", "^grpquota"]; }
 
@@ -168,3 +173,59 @@ compare! { orphan_file_off, ["-t", "ext4", "-O", "orphan_file"], ["-O", "^orphan
 compare! { mount_protection, ["-t", "ext4"], ["-O", "mmp"]; }
 compare! { mount_protection_off, ["-t", "ext4", "-O", "mmp"],
 ["-O", "^mmp"]; ["-E", "mmp_update_interval=7"]; }
+
+/// What is refused names what to do, and changes no byte.
+#[test]
+fn what_is_refused_changes_nothing() {
+    let image = match filled("tune-refused", &["-t", "ext4"]) {
+        Ok(image) => image,
+        Err(reason) => skip!("tune::what_is_refused_changes_nothing", reason),
+    };
+    let path = image.to_str().unwrap();
+    let before = fs::read(&image).unwrap();
+    for (args, words) in [
+        (&["-O", "^64bit"][..], "resize2fs -s"),
+        (&["-O", "^filetype"], "e2fsck -fy"),
+        (&["-O", "bigalloc"], "hectare mkfs"),
+        (&["-O", "^dir_index"], "directory with an index"),
+        (&["-O", "^has_journal,orphan_file"], "orphan_file needs a journal"),
+        (&["-J", "size=4"], "it has a journal"),
+        (&["-L", "a label that is too long"], "room for 16"),
+        (&["-r", "60000"], "more than half"),
+    ] {
+        let words_given: Vec<&str> = ["tune"].iter().chain(args).copied().chain([path]).collect();
+        let ran = hectare(&words_given);
+        assert!(ran.refused().contains(words), "{args:?}: {}", ran.err);
+        assert_eq!(fs::read(&image).unwrap(), before, "{args:?}");
+    }
+    // In use, and not closed.
+    let mount = KernelMount::new(&image, "").unwrap();
+    let ran = hectare(&["tune", "-L", "x", path]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let open = copy(&image, "tune-open");
+    mount.unmount();
+    let ran = hectare(&["tune", "-L", "x", open.to_str().unwrap()]);
+    assert!(ran.refused().contains("e2fsck -fy"), "{}", ran.err);
+    fs::remove_file(open).unwrap();
+    fs::remove_file(image).unwrap();
+}
+
+#[test]
+fn the_volume_of_a_partition_is_changed_and_nothing_around_it() {
+    let part = hectare_oracle::scratch::fresh("tune-part");
+    if let Err(reason) = mke2fs(&["-t", "ext4"], &part, "16M") {
+        skip!("tune::the_volume_of_a_partition", reason);
+    }
+    let whole = hectare_oracle::scratch::fresh("tune-whole");
+    let margin = vec![7; 1 << 20];
+    fs::write(&whole, [margin.clone(), fs::read(&part).unwrap(), margin.clone()].concat()).unwrap();
+    let image = whole.to_str().unwrap();
+    let ran = hectare(&["tune", "--json", "-U", UUID, "--offset", "1M", image]).ok();
+    assert_eq!(ran.json()["changes"][0]["field"], "Filesystem UUID");
+    let bytes = fs::read(&whole).unwrap();
+    assert!(bytes.starts_with(&margin) && bytes.ends_with(&margin));
+    fs::write(&part, &bytes[1 << 20..17 << 20]).unwrap();
+    assert_clean(&part).unwrap();
+    fs::remove_file(part).unwrap();
+    fs::remove_file(whole).unwrap();
+}

@@ -1,7 +1,8 @@
 //! Gives a block of a directory room for its checksum, or takes it away: for turning `metadata_csum` on or
 //! off.
 //!
-//! A leaf keeps its checksum in an unused record at its end; its other records move together to make room. The tables of an index lose an entry to it. The tail of a leaf may
+//! A leaf keeps its checksum in an unused record at its end; its other records move together to make room.
+//! The tables of an index lose an entry to it. The tail of a leaf may
 //! stay where no checksums are used: it is an unused record.
 //!
 //! What this is not: it computes no checksum ([`set_checksum`](super::set_checksum) does).
