@@ -224,7 +224,11 @@ fn context(area: &Area<'_>) -> Option<Context> {
     let entry = entries.find(|entry| entry.index == Index::ENCRYPTION && entry.suffix == b"c")?;
     let ValueRef::Inline(value) = entry.value else { return Some(Context { sound: false, policy: 0 }) };
     let known = matches!(value.first(), Some(1 | 2));
-    let sound = if known { matches!((value[0], value.len()), (1, 28) | (2, 40)) } else { !matches!(value.first(), None | Some(0)) };
+    let sound = if known {
+        matches!((value[0], value.len()), (1, 28) | (2, 40))
+    } else {
+        !matches!(value.first(), None | Some(0))
+    };
     let said = &value[..value.len().saturating_sub(16)];
     // What an unknown version says can't be compared.
     let policy = if known { join32(crc32c(!0, said), crc32c(0, said)) } else { 0 };

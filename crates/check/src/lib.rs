@@ -47,8 +47,8 @@ mod symlink;
 pub use bits::{Bits, count_ones};
 pub use raw_inode::RawInode;
 pub use records::{Record, records};
-pub use symlink::encrypted_len;
 pub use report::{Counts, Error, Options, Problem, Report, What};
+pub use symlink::encrypted_len;
 
 use hectare_device::Device;
 

@@ -54,8 +54,8 @@ impl Scan<'_> {
     }
 }
 
-/// The length of an encrypted target: two bytes that say how long the ciphertext is, and that. `None` if there
-/// is none, or no room for it.
+/// The length of an encrypted target: two bytes that say how long the ciphertext is, and that. `None` if
+/// there is none, or no room for it.
 #[must_use]
 pub fn encrypted_len(bytes: &[u8]) -> Option<u64> {
     let len = 2 + u64::from(u16::from_le_bytes(*bytes.first_chunk()?));

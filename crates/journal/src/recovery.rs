@@ -125,8 +125,11 @@ fn read_log(
     let Some(start) = clean.superblock.start() else { return Ok(clean) };
     let scanned = scan::scan(&reader, &clean.superblock, start, end)?;
     let blocks = replay::newest_copies(&reader, &clean.superblock, &scanned, volume, damaged.is_some())?;
-    let fast_commits =
-        if damaged.is_some() { Vec::new() } else { read_fast_commits(&reader, &clean.superblock, scanned.end)? };
+    let fast_commits = if damaged.is_some() {
+        Vec::new()
+    } else {
+        read_fast_commits(&reader, &clean.superblock, scanned.end)?
+    };
     Ok(Recovery { blocks, end: scanned.end, head: scanned.head, fast_commits, ..clean })
 }
 

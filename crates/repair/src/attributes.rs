@@ -110,11 +110,8 @@ impl Work<'_> {
     /// all were. Hashes are made right, so they need not be.
     fn read_area(&mut self, bytes: &[u8], first: usize, base: usize, place: Place) -> (Vec<Attr>, bool) {
         let in_block = base == 0;
-        let parsed = if in_block {
-            Area::in_block(bytes, place).map(Some)
-        } else {
-            Area::in_inode(bytes, place)
-        };
+        let parsed =
+            if in_block { Area::in_block(bytes, place).map(Some) } else { Area::in_inode(bytes, place) };
         match parsed {
             Ok(None) => (Vec::new(), true),
             Ok(Some(area)) => {
@@ -131,7 +128,8 @@ impl Work<'_> {
                 (kept, sound)
             }
             Err(corrupt) => {
-                let kept = salvage(bytes, first, base, self.sb.features().incompat.contains(Incompat::EA_INODE));
+                let kept =
+                    salvage(bytes, first, base, self.sb.features().incompat.contains(Incompat::EA_INODE));
                 let text = format!("{}: {} of its attributes are kept", corrupt.reason, kept.len());
                 self.lost(What::Attributes, place, text);
                 (kept, false)
@@ -346,7 +344,8 @@ impl Work<'_> {
             let users = xattr::refcount(&bytes).unwrap_or(1);
             let Ok(area) = Area::in_block(&bytes, Place::Block(nr)) else { return Ok(()) };
             let attrs: Vec<Attr> = others(area.entries().map(|entry| entry.to_attr()).collect());
-            let made = layout(&attrs, 0, Some(self.geometry().block_size)).ok().and_then(|placed| placed.block);
+            let made =
+                layout(&attrs, 0, Some(self.geometry().block_size)).ok().and_then(|placed| placed.block);
             let empty = || {
                 let mut bytes = vec![0; self.geometry().block_size.len()];
                 bytes[..4].copy_from_slice(&raw::MAGIC.to_le_bytes());
@@ -461,9 +460,11 @@ fn salvage(bytes: &[u8], first: usize, base: usize, large: bool) -> Vec<Attr> {
                 Some(Value::Inode { inode, size, hash: entry.e_hash.get() })
             }
             Some(_) => None,
-            None => start.checked_add(usize_of(size)).and_then(|end| bytes.get(start..end)).filter(|_| {
-                start >= at || size == 0
-            }).map(|value| Value::Inline(value.to_vec())),
+            None => start
+                .checked_add(usize_of(size))
+                .and_then(|end| bytes.get(start..end))
+                .filter(|_| start >= at || size == 0)
+                .map(|value| Value::Inline(value.to_vec())),
         };
         attrs.extend(value.map(|value| Attr { name, value }));
     }

@@ -43,7 +43,9 @@ impl Work<'_> {
             desc.flags.remove(GroupFlags::BLOCK_UNINIT);
         }
         let bitmap = padded(found, clusters, geometry.block_size.len());
-        if self.block(desc.block_bitmap)? != bitmap || desc.verify_block_bitmap(&bitmap, nr, &self.sb).is_err() {
+        if self.block(desc.block_bitmap)? != bitmap
+            || desc.verify_block_bitmap(&bitmap, nr, &self.sb).is_err()
+        {
             self.mended(What::BlockBitmap, Place::Group(nr), "written as blocks are in use");
             self.put_block(desc.block_bitmap, &bitmap)?;
             desc.seal_block_bitmap(&bitmap, &self.sb);
@@ -108,7 +110,9 @@ impl Work<'_> {
         }
         desc.itable_unused = desc.itable_unused.min(per_group - used);
         let bitmap = padded(found, per_group, geometry.block_size.len());
-        if self.block(desc.inode_bitmap)? != bitmap || desc.verify_inode_bitmap(&bitmap, nr, &self.sb).is_err() {
+        if self.block(desc.inode_bitmap)? != bitmap
+            || desc.verify_inode_bitmap(&bitmap, nr, &self.sb).is_err()
+        {
             self.mended(What::InodeBitmap, Place::Group(nr), "written as inodes are in use");
             self.put_block(desc.inode_bitmap, &bitmap)?;
             desc.seal_inode_bitmap(&bitmap, &self.sb);

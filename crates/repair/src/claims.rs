@@ -114,7 +114,8 @@ impl Work<'_> {
 
     /// Moves the clusters that belong to something else.
     fn relocate(&mut self, slot: &Slot, map: &mut Map, conflict: &Conflict) -> Result<(), Error> {
-        let (shift, ratio) = (self.geometry().cluster_ratio_shift, u64::from(self.geometry().cluster_blocks()));
+        let (shift, ratio) =
+            (self.geometry().cluster_ratio_shift, u64::from(self.geometry().cluster_blocks()));
         let (mut places, mut copied, mut cut) = (BTreeMap::new(), 0u64, 0u64);
         let mut kept = Vec::new();
         for extent in std::mem::take(&mut map.extents) {
@@ -146,11 +147,13 @@ impl Work<'_> {
         map.extents = kept;
         let place = Place::Inode(slot.nr);
         if copied > 0 || !conflict.nodes.is_empty() {
-            let text = format!("{copied} of its blocks belong to something else, too: they are copied for it");
+            let text =
+                format!("{copied} of its blocks belong to something else, too: they are copied for it");
             self.mended(What::SharedBlock, place, text);
         }
         if cut > 0 {
-            let text = format!("{cut} of its blocks belong to something else, and there is no space to copy them");
+            let text =
+                format!("{cut} of its blocks belong to something else, and there is no space to copy them");
             self.lost(What::SharedBlock, place, text);
         }
         Ok(())

@@ -24,7 +24,8 @@ impl Work<'_> {
             };
             *nr != root && !info.hidden && !info.holds_value && (alone || loops.contains(nr))
         };
-        let lost: Vec<u32> = self.inodes.iter().filter(|(nr, info)| free(nr, info)).map(|(nr, _)| *nr).collect();
+        let lost: Vec<u32> =
+            self.inodes.iter().filter(|(nr, info)| free(nr, info)).map(|(nr, _)| *nr).collect();
         if lost.is_empty() {
             return Ok(());
         }
@@ -62,14 +63,17 @@ impl Work<'_> {
         let Some(mut root) = self.slot(InodeNr::ROOT)? else { return Ok(None) };
         let mut entries = self.read_directory(&root)?.entries;
         if let Some(entry) = entries.iter().find(|entry| entry.name == LOST_FOUND) {
-            let is_directory =
-                self.inodes.get(&entry.inode).is_some_and(|info| info.kind == Kind::Directory && info.parent == 2);
+            let is_directory = self
+                .inodes
+                .get(&entry.inode)
+                .is_some_and(|info| info.kind == Kind::Directory && info.parent == 2);
             if is_directory {
                 return Ok(InodeNr::from_disk(entry.inode));
             }
             let number = entry.inode;
             self.lost(What::Tree, Place::Inode(InodeNr::ROOT), "lost+found is no directory: now lost+found~");
-            for entry in entries.iter_mut().filter(|entry| entry.inode == number && entry.name == LOST_FOUND) {
+            for entry in entries.iter_mut().filter(|entry| entry.inode == number && entry.name == LOST_FOUND)
+            {
                 entry.name.push(b'~');
             }
         }
@@ -92,7 +96,10 @@ impl Work<'_> {
     /// Cuts every circle of directories that name each other, and gives those that were cut off.
     fn cut_circles(&mut self) -> Result<BTreeSet<u32>, Error> {
         let parent = |work: &Self, nr: u32| {
-            work.inodes.get(&nr).map(|info| info.parent).filter(|parent| *parent != 0 && nr != InodeNr::ROOT.get())
+            work.inodes
+                .get(&nr)
+                .map(|info| info.parent)
+                .filter(|parent| *parent != 0 && nr != InodeNr::ROOT.get())
         };
         let starts: Vec<u32> =
             self.inodes.iter().filter(|(_, info)| info.kind == Kind::Directory).map(|(nr, _)| *nr).collect();

@@ -168,7 +168,9 @@ impl Work<'_> {
             }
             let kind = self.inodes.get(&entry.inode).map(|info| info.kind);
             if kind == Some(Kind::Directory) && !children.insert(entry.inode) {
-                changes.lost.push(format!("\"{shown}\" is a second name of directory {}: removed", entry.inode));
+                changes
+                    .lost
+                    .push(format!("\"{shown}\" is a second name of directory {}: removed", entry.inode));
                 continue;
             }
             let key = self.comparable(slot, &entry.name);
@@ -178,7 +180,9 @@ impl Work<'_> {
             }
             if seen.contains_key(&key) {
                 entry.name = self.another_name(slot, &entry.name, &seen);
-                changes.lost.push(format!("\"{shown}\" is there twice: now \"{}\"", entry.name.escape_ascii()));
+                changes
+                    .lost
+                    .push(format!("\"{shown}\" is there twice: now \"{}\"", entry.name.escape_ascii()));
             }
             seen.insert(self.comparable(slot, &entry.name), entry.inode);
             let code = self.type_code(kind);
@@ -221,7 +225,8 @@ impl Work<'_> {
             return Some(format!("leads to inode {}, not encrypted", entry.inode));
         }
         let policies = self.policy(&slot).zip(self.policy(&own));
-        policies.is_some_and(|(one, other)| one != other)
+        policies
+            .is_some_and(|(one, other)| one != other)
             .then(|| format!("leads to inode {}, of another policy", entry.inode))
     }
 
@@ -288,7 +293,9 @@ impl Work<'_> {
         let mut count = entries.len();
         for index in [format.index, false, false] {
             let format = Format { index, ..format };
-            let Some(built) = self.build_directory(slot, &entries[..count], parent, &format) else { continue };
+            let Some(built) = self.build_directory(slot, &entries[..count], parent, &format) else {
+                continue;
+            };
             let blocks = built.blocks.len() / format.block_size.len();
             if !self.allot(slot, &mut map, blocks)? {
                 if !index && count > 0 {
@@ -300,10 +307,9 @@ impl Work<'_> {
             let clusters = self.map_clusters(&map) + extra;
             self.set_block_count(slot, clusters);
             slot.set_flag(InodeFlags::INDEX, built.indexed);
-            let places = map
-                .extents
-                .iter()
-                .flat_map(|extent| (0..u64::from(extent.len)).map(|i| BlockNr::new(extent.physical.get() + i)));
+            let places = map.extents.iter().flat_map(|extent| {
+                (0..u64::from(extent.len)).map(|i| BlockNr::new(extent.physical.get() + i))
+            });
             for (at, bytes) in places.zip(built.blocks.chunks_exact(format.block_size.len())) {
                 self.put_block(at, bytes)?;
             }
@@ -369,7 +375,9 @@ impl Work<'_> {
             return self.put_slot(&mut slot);
         }
         let map = self.read_map(&slot)?;
-        let Some(first) = map.extents.first().filter(|extent| extent.logical.get() == 0) else { return Ok(()) };
+        let Some(first) = map.extents.first().filter(|extent| extent.logical.get() == 0) else {
+            return Ok(());
+        };
         let mut block = self.block(first.physical)?;
         block[12..16].copy_from_slice(&parent.to_le_bytes());
         let Some(format) = self.format_of(&slot) else { return Ok(()) };
@@ -411,4 +419,3 @@ fn file_type(kind: Kind) -> FileType {
         Kind::Symlink => FileType::Symlink,
     }
 }
-

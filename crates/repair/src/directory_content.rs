@@ -136,7 +136,8 @@ impl Work<'_> {
 
     fn can_be(&self, record: &Record<'_>, encrypted: bool) -> bool {
         let known = (1..=self.geometry().inodes_count()).contains(&record.inode);
-        let named = !record.name.is_empty() && (encrypted || !record.name.iter().any(|b| matches!(b, 0 | b'/')));
+        let named =
+            !record.name.is_empty() && (encrypted || !record.name.iter().any(|b| matches!(b, 0 | b'/')));
         known && named && record.file_type < 8
     }
 

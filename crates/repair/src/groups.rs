@@ -76,10 +76,10 @@ impl Work<'_> {
         let (index, within) = (group.get() / per, usize_of(group.get() % per * geometry.desc_size));
         let mut places = geometry.desc_block_backups(index);
         if index < geometry.old_desc_blocks() {
-            let groups = (1..geometry.groups()).map(GroupNr::new).filter(|nr| geometry.has_super(*nr)).take(8);
-            places.extend(
-                groups.map(|nr| BlockNr::new(geometry.super_block(nr).get() + 1 + u64::from(index))),
-            );
+            let groups =
+                (1..geometry.groups()).map(GroupNr::new).filter(|nr| geometry.has_super(*nr)).take(8);
+            places
+                .extend(groups.map(|nr| BlockNr::new(geometry.super_block(nr).get() + 1 + u64::from(index))));
         }
         for at in places {
             if at.get() >= geometry.blocks_count.get() {
@@ -108,7 +108,8 @@ impl Work<'_> {
         let flex = geometry.features.incompat.contains(Incompat::FLEX_BG) && per_flex > 1;
         let lead = if flex { GroupNr::new(group.get() / per_flex * per_flex) } else { group };
         let start = geometry.first_block(lead).get() + u64::from(geometry.base_meta_blocks(lead));
-        let (of, index) = if flex { (u64::from(per_flex), u64::from(group.get() - lead.get())) } else { (1, 0) };
+        let (of, index) =
+            if flex { (u64::from(per_flex), u64::from(group.get() - lead.get())) } else { (1, 0) };
         let table = start + 2 * of + index * u64::from(geometry.itable_blocks());
         GroupDesc {
             block_bitmap: BlockNr::new(start + index),
@@ -147,7 +148,8 @@ impl Work<'_> {
             let Some(desc) = self.groups.get(group.index()).cloned() else { continue };
             let mut new = desc.clone();
             if overlaps(&taken, desc.inode_table.get(), itable) {
-                new.inode_table = self.backup_of(group).ok().flatten().unwrap_or_else(|| self.usual(group)).inode_table;
+                new.inode_table =
+                    self.backup_of(group).ok().flatten().unwrap_or_else(|| self.usual(group)).inode_table;
             }
             taken.push((new.inode_table.get(), new.inode_table.get() + itable));
             if new != desc {

@@ -161,7 +161,8 @@ impl Work<'_> {
             view.kind().is_none(),
             view.flags().bits() & ODD_FLAGS != 0,
             room > 0 && (u32::from(extra) > room || !extra.is_multiple_of(4)),
-            view.stored_blocks(&self.sb) > volume.saturating_mul(u64::from(self.geometry().block_size.get()) >> 9),
+            view.stored_blocks(&self.sb)
+                > volume.saturating_mul(u64::from(self.geometry().block_size.get()) >> 9),
             view.size() > 1 << 44,
             view.links() > 65_000,
             view.file_acl() != 0 && !self.holds(view.file_acl()),
@@ -226,7 +227,9 @@ impl Work<'_> {
             return Ok(self.looks_like_inline_directory(slot));
         }
         let map = self.read_map(slot)?;
-        let Some(first) = map.extents.first().filter(|extent| extent.logical.get() == 0) else { return Ok(false) };
+        let Some(first) = map.extents.first().filter(|extent| extent.logical.get() == 0) else {
+            return Ok(false);
+        };
         let block = self.block(first.physical)?;
         let dot = records(&block, block.len()).next();
         Ok(matches!(dot, Some(Ok(record)) if record.name == b"." && record.inode == slot.nr.get()))
@@ -271,7 +274,8 @@ impl Work<'_> {
             slot.set_flag(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS, false);
         }
         if slot.has(InodeFlags::INLINE_DATA) {
-            if slot.has(InodeFlags::EXTENTS) && has_root || !features.incompat.contains(Incompat::INLINE_DATA) {
+            if slot.has(InodeFlags::EXTENTS) && has_root || !features.incompat.contains(Incompat::INLINE_DATA)
+            {
                 self.mended(What::Inode, place, "its data were said to be inside, and are not");
                 slot.set_flag(InodeFlags::INLINE_DATA, false);
             } else if slot.has(InodeFlags::EXTENTS | InodeFlags::INDEX) {
@@ -330,7 +334,11 @@ impl Work<'_> {
             slot.set_size(written << bits);
         }
         let per = 1u64 << (bits - 2);
-        let most = if slot.has(InodeFlags::EXTENTS) { 1 << 32 } else { 12 + per + per * per + per.saturating_mul(per * per) };
+        let most = if slot.has(InodeFlags::EXTENTS) {
+            1 << 32
+        } else {
+            12 + per + per * per + per.saturating_mul(per * per)
+        };
         if slot.view().size() > most << bits {
             self.mended(What::Inode, place, format!("its size was {size}, more than its map can hold"));
             slot.set_size(map.end() << bits);
@@ -431,7 +439,8 @@ impl Work<'_> {
     /// So many clusters in the unit of an inode's count.
     fn stored_count(&self, slot: &Slot, clusters: u64) -> u64 {
         let blocks = clusters << self.geometry().cluster_ratio_shift;
-        let huge = self.sb.features().ro_compat.contains(RoCompat::HUGE_FILE) && slot.has(InodeFlags::HUGE_FILE);
+        let huge =
+            self.sb.features().ro_compat.contains(RoCompat::HUGE_FILE) && slot.has(InodeFlags::HUGE_FILE);
         if huge { blocks } else { blocks << (self.geometry().block_size.shift() - 9) }
     }
 

@@ -177,7 +177,8 @@ impl Walk<'_> {
         if max > room || max + 2 < room || count > max || count == 0 {
             self.map.blame(true, format!("the node in block {nr} claims {count} of {max} entries"));
         }
-        let first = block.get(HEADER..HEADER + 4).and_then(<[u8]>::first_chunk).map(|b| u32::from_le_bytes(*b));
+        let first =
+            block.get(HEADER..HEADER + 4).and_then(<[u8]>::first_chunk).map(|b| u32::from_le_bytes(*b));
         if count > 0 && first != Some(index.ei_block.get()) {
             self.map.blame(false, format!("the node in block {nr} starts elsewhere than its parent says"));
         }

@@ -19,7 +19,11 @@ impl Work<'_> {
         while let Some(nr) = next {
             let known = nr >= self.sb.first_inode() && seen.insert(nr.get());
             let Some(slot) = self.slot(nr)?.filter(|_| known) else {
-                self.mended(What::Orphans, Place::Volume, format!("the list names inode {nr}: cut off there"));
+                self.mended(
+                    What::Orphans,
+                    Place::Volume,
+                    format!("the list names inode {nr}: cut off there"),
+                );
                 break;
             };
             next = InodeNr::from_disk(slot.view().dtime());

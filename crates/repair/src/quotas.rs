@@ -13,6 +13,9 @@ use hectare_ext4::xattr::{Area, ValueRef};
 use hectare_units::{BlockNr, Bytes, InodeNr, LogicalBlock, low32, u64_of};
 use std::collections::BTreeMap;
 
+/// Bytes and inodes of each owner.
+type Usage = BTreeMap<u32, (u64, u64)>;
+
 /// A quota file to read.
 struct File<'a> {
     work: &'a Work<'a>,
@@ -112,8 +115,8 @@ impl Work<'_> {
     }
 
     /// Space and inodes of every owner, by the index of the kind.
-    fn count_usage(&self) -> Result<[BTreeMap<u32, (u64, u64)>; 3], Error> {
-        let mut used: [BTreeMap<u32, (u64, u64)>; 3] = Default::default();
+    fn count_usage(&self) -> Result<[Usage; 3], Error> {
+        let mut used: [Usage; 3] = Default::default();
         let tasks = self.task_numbers();
         for nr in self.inodes.keys() {
             let counts = *nr == InodeNr::ROOT.get() || *nr >= self.sb.first_inode().get();

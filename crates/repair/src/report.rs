@@ -73,7 +73,9 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// After the last round something was still wrong.
-    #[error("it can't be made sound: after {rounds} rounds {count} problems are left, the first of them: {first}")]
+    #[error(
+        "it can't be made sound: after {rounds} rounds {count} problems are left, the first of them: {first}"
+    )]
     Left {
         /// Rounds.
         rounds: u32,

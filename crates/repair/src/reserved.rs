@@ -58,7 +58,9 @@ impl Work<'_> {
             numbers.insert(RESIZE.get());
         }
         numbers.extend(self.sb.orphan_file_inode().map(InodeNr::get));
-        numbers.extend(QuotaKind::ALL.into_iter().filter_map(|kind| self.sb.quota_inode(kind)).map(InodeNr::get));
+        numbers.extend(
+            QuotaKind::ALL.into_iter().filter_map(|kind| self.sb.quota_inode(kind)).map(InodeNr::get),
+        );
         numbers
     }
 
@@ -196,8 +198,12 @@ impl Work<'_> {
         let shift = self.geometry().cluster_ratio_shift;
         let need = blocks.div_ceil(1 << shift);
         let mut seen = BTreeSet::new();
-        let mut clusters: Vec<_> =
-            map.extents.iter().flat_map(|extent| self.clusters_of(extent)).filter(|c| seen.insert(*c)).collect();
+        let mut clusters: Vec<_> = map
+            .extents
+            .iter()
+            .flat_map(|extent| self.clusters_of(extent))
+            .filter(|c| seen.insert(*c))
+            .collect();
         let had = clusters.len();
         while clusters.len() < need {
             let Some(cluster) = self.take_cluster() else {

@@ -20,7 +20,8 @@ impl Work<'_> {
         map.extents = joined(&map.extents);
         let mut blocks = self.node_blocks(map);
         let built = loop {
-            let need = self.build(slot, &map.extents, extents, &mut std::iter::repeat(BlockNr::new(1))).nodes.len();
+            let need =
+                self.build(slot, &map.extents, extents, &mut std::iter::repeat(BlockNr::new(1))).nodes.len();
             while blocks.len() < need {
                 let Some(cluster) = self.take_cluster() else { break };
                 blocks.push(self.geometry().cluster_start(cluster));

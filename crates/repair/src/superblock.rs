@@ -70,7 +70,8 @@ fn fitted(device: &Overlay, sb: SuperBlock, mut mends: Vec<Mend>) -> Result<(Sup
         let reason = format!("the volume has {want} bytes, the device only {have}: too little is left of it");
         return Err(Error::Refused(reason));
     }
-    let text = format!("the device has {have} bytes of the volume's {want}: the missing end is made of zeros");
+    let text =
+        format!("the device has {have} bytes of the volume's {want}: the missing end is made of zeros");
     mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: true });
     device.resize(want)?;
     Ok((sb, mends))
@@ -95,10 +96,8 @@ fn read(device: &Overlay, at: Bytes) -> Result<[u8; SIZE], Error> {
 
 fn same_geometry(a: &SuperBlock, b: &SuperBlock) -> bool {
     let (mut x, mut y) = (a.geometry().clone(), b.geometry().clone());
-    (x.features.incompat, y.features.incompat) = (
-        x.features.incompat - Incompat::RECOVER,
-        y.features.incompat - Incompat::RECOVER,
-    );
+    (x.features.incompat, y.features.incompat) =
+        (x.features.incompat - Incompat::RECOVER, y.features.incompat - Incompat::RECOVER);
     x.features.ro_compat -= RoCompat::ORPHAN_PRESENT | RoCompat::LARGE_FILE;
     y.features.ro_compat -= RoCompat::ORPHAN_PRESENT | RoCompat::LARGE_FILE;
     x == y && a.uuid() == b.uuid()
@@ -109,7 +108,8 @@ fn backup(device: &Overlay, torn: Option<&SuperBlock>) -> Result<Option<SuperBlo
     let mut places: Vec<u64> = Vec::new();
     if let Some(torn) = torn {
         let geometry = torn.geometry();
-        let groups = (1..geometry.groups().min(1 << 16)).map(GroupNr::new).filter(|nr| geometry.has_super(*nr));
+        let groups =
+            (1..geometry.groups().min(1 << 16)).map(GroupNr::new).filter(|nr| geometry.has_super(*nr));
         places.extend(groups.take(64).map(|nr| geometry.super_block(nr).offset(geometry.block_size).get()));
     }
     for shift in 10..=16 {

@@ -36,8 +36,10 @@ pub enum UndoError {
     #[error("it is no undo file of this program, or is damaged: {0}")]
     Broken(&'static str),
     /// It belongs to something else, or the volume was changed since.
-    #[error("the undo file does not fit: the volume differs at byte {0} from what the repair left, so it was \
-             changed since, or is another")]
+    #[error(
+        "the undo file does not fit: the volume differs at byte {0} from what the repair left, so it was \
+             changed since, or is another"
+    )]
     Foreign(u64),
 }
 
@@ -92,9 +94,8 @@ pub fn write_out<W: Write>(
 fn mark(device: &dyn Device) -> Result<(), UndoError> {
     let mut bytes = [0; SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-    if let Ok(mut sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
-        sb.set_state(sb.state() | STATE_ERROR);
-        device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+    if let Ok(sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
+        device.write_at(SUPERBLOCK_OFFSET, &marked(sb))?;
         device.flush()?;
     }
     Ok(())
@@ -167,7 +168,7 @@ pub fn undo(device: &dyn Device, file: &mut dyn Read) -> Result<u64, UndoError> 
     if device.len() != after && device.len() != before {
         return Err(UndoError::Foreign(device.len().get()));
     }
-    let interrupted = is_marked(device)?;
+    let interrupted = is_interrupted(device, &pieces)?;
     for piece in &pieces {
         let mut found = vec![0; piece.bytes.len()];
         let there = index_of(device.len().saturating_sub(piece.at).get().min(u64_of(found.len())));
@@ -195,11 +196,20 @@ pub fn undo(device: &dyn Device, file: &mut dyn Read) -> Result<u64, UndoError> 
     Ok(count)
 }
 
-fn is_marked(device: &dyn Device) -> Result<bool, UndoError> {
-    let mut bytes = [0; SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-    let parsed = SuperBlock::parse(&bytes, Bytes::new(u64::MAX));
-    Ok(parsed.is_ok_and(|sb| sb.state() & STATE_ERROR != 0))
+/// Whether the superblock is the old one with the mark: then a repair did not come to its end.
+fn is_interrupted(device: &dyn Device, pieces: &[Old]) -> Result<bool, UndoError> {
+    let start = index_of(SUPERBLOCK_OFFSET.get());
+    let page = pieces.iter().find(|piece| piece.at == Bytes::ZERO);
+    let Some(old) = page.and_then(|piece| piece.bytes.get(start..start + SIZE)) else { return Ok(false) };
+    let mut found = [0; SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut found)?;
+    Ok(SuperBlock::parse(old, Bytes::new(u64::MAX)).is_ok_and(|sb| marked(sb) == found))
+}
+
+/// A superblock with the mark of a volume that is being repaired.
+fn marked(mut sb: SuperBlock) -> [u8; SIZE] {
+    sb.set_state(sb.state() | STATE_ERROR);
+    sb.render(GroupNr::new(0))
 }
 
 fn read_file(file: &mut dyn Read) -> Result<(Bytes, Bytes, Vec<Old>), UndoError> {
@@ -233,4 +243,62 @@ fn read_file(file: &mut dyn Read) -> Result<(Bytes, Bytes, Vec<Old>), UndoError>
         pieces.push(Old { at: Bytes::new(long(&head, 0)), bytes, new_sum: word(&head, 16) });
     }
     Ok((Bytes::new(long(&header, 16)), Bytes::new(long(&header, 24)), pieces))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hectare_device::MemoryDevice;
+    use std::sync::Arc;
+
+    fn bytes_of(device: &dyn Device) -> Vec<u8> {
+        let mut bytes = vec![0; index_of(device.len().get())];
+        device.read_at(Bytes::ZERO, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// A device with changes over it, and the file that takes them back.
+    fn written() -> (Arc<dyn Device>, Vec<u8>, Vec<u8>) {
+        let before: Vec<u8> = (0..80_000u32).map(|i| hectare_units::low8(u64::from(i % 251))).collect();
+        let below: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(&before));
+        let overlay = Overlay::new(Arc::clone(&below));
+        overlay.write_at(Bytes::new(1024), &[1; 10]).unwrap();
+        overlay.write_at(Bytes::new(9000), &[2; 9000]).unwrap();
+        overlay.write_at(Bytes::new(79_000), &[3; 1000]).unwrap();
+        let (after, mut file) = (bytes_of(&overlay), Vec::new());
+        write_out(&overlay, Some(&mut file), || Ok(())).unwrap();
+        assert!(bytes_of(&*below) == after);
+        (below, before, file)
+    }
+
+    #[test]
+    fn what_was_written_is_taken_back() {
+        let (device, before, file) = written();
+        undo(&*device, &mut &file[..]).unwrap();
+        assert!(bytes_of(&*device) == before);
+        undo(&*device, &mut &file[..]).unwrap();
+        assert!(bytes_of(&*device) == before, "twice is once");
+    }
+
+    #[test]
+    fn a_volume_changed_since_stays_as_it_is() {
+        let (device, _, file) = written();
+        device.write_at(Bytes::new(9001), b"x").unwrap();
+        let changed = bytes_of(&*device);
+        assert!(matches!(undo(&*device, &mut &file[..]), Err(UndoError::Foreign(_))));
+        assert!(bytes_of(&*device) == changed);
+    }
+
+    #[test]
+    fn every_damage_to_the_file_is_noticed() {
+        let (device, _, file) = written();
+        let after = bytes_of(&*device);
+        for at in (0..file.len()).step_by(97) {
+            let mut damaged = file.clone();
+            damaged[at] ^= 0x10;
+            assert!(undo(&*device, &mut &damaged[..]).is_err(), "byte {at}");
+            assert!(undo(&*device, &mut &file[..at]).is_err(), "cut at {at}");
+        }
+        assert!(bytes_of(&*device) == after);
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! An inode that is freed loses its map. But the journal has copies of inode tables as they were before, in
 //! transactions that were written back long ago and not overwritten since: every block of the log that looks
-//! like a descriptor is followed to its copies, wherever the log now begins. Of an inode that is not in use
-//! now, or was used again, the newest copy that has content counts. A node of an extent tree that belongs to
+//! like a descriptor is followed to its copies, wherever the log now begins. Of an inode that is not in
+//! use now, or was used again, the newest copy that has content counts. A node of an extent tree that belongs to
 //! nobody gives a file without a name, an owner or a size.
 //!
 //! Nothing says whether the content is still there: what no file in use claims may have been used in between.

@@ -107,7 +107,17 @@ fn has_possible_map(inode: &Inode, nr: InodeNr, geometry: &Geometry) -> bool {
     wrong.count() <= 2
 }
 
-/// Whether an inode is in use: what it was removed with is a time and no links.
+/// Whether an inode is in use: one that was removed has a time of that, and no links.
 pub(crate) fn is_live(inode: &Inode) -> bool {
     inode.links > 0 && inode.dtime == 0
+}
+
+impl Judged {
+    /// Whether it is in use, or may be: where no checksum proves it, one of the two signs of removal may be
+    /// damage.
+    pub(crate) fn may_live(&self) -> bool {
+        let has_content = self.inode.sectors > 0 && self.inode.size > 0;
+        is_live(&self.inode)
+            || !self.is_proved && (self.inode.links > 0 || self.inode.dtime == 0 && has_content)
+    }
 }

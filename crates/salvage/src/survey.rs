@@ -117,7 +117,7 @@ pub(crate) fn survey(volume: &Volume, watch: &dyn Watch) -> Survey {
 
 impl Survey {
     fn take(&mut self, volume: &Volume, nr: InodeNr, at: u64, judged: Judged) {
-        if !plausible::is_live(&judged.inode) {
+        if !judged.may_live() {
             return;
         }
         let is_format = nr < volume.sb.first_inode() && nr != InodeNr::ROOT
@@ -130,6 +130,9 @@ impl Survey {
         }
         let Some(kind) = judged.inode.kind() else { return };
         let mut doubts: Vec<String> = judged.doubt.iter().cloned().collect();
+        if !plausible::is_live(&judged.inode) {
+            doubts.push("its number of links or its time of removal says that it was removed".into());
+        }
         doubts.append(&mut mapped.doubts);
         let first_block = mapped.extents.first().map_or(0, |extent| extent.physical.get());
         let links = judged.inode.links;

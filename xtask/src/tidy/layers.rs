@@ -8,8 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 20] = [
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 24] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// group descriptors, inodes, block maps, attributes, directories and their indexes, links, bitmaps and
 /// counts. File data is not read. The verdict is that of e2fsck -fn; a journal that must be replayed and
 /// orphans left by a crash are problems, too. A journal given with --journal is replayed in memory first, and
-/// the result is checked; with --superblock, the volume as it would be with that superblock. Nothing is repaired.
+/// the result is checked; with --superblock, the volume as it would be with that one. Nothing is repaired.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hectare check disk.img\n\nExit codes: 0 sound, 1 problems, 2 wrong usage."

@@ -361,9 +361,8 @@ fn serve_watched(
     let below: Arc<dyn Device> = Arc::clone(&device) as _;
     let mut open_options = options.open_options();
     arguments.tolerant.apply(&name, &*below, &mut open_options)?;
+    open_options.journal = journal;
     let volume = Volume::open(below, open_options).map_err(|error| fail(&error))?;
-    let open = OpenOptions { journal, ..options.open_options() };
-    let volume = Volume::open(below, open).map_err(|error| fail(&error))?;
     let operations = Arc::<Operations>::default();
     let watched = Watched {
         volume: volume.clone(),

@@ -200,7 +200,8 @@ fn agree(arguments: &Arguments, repaired: &Repaired, asks: bool) -> Outcome<bool
         let of: Vec<&Mend> = repaired.mends.iter().filter(|mend| mend.what == class).collect();
         let losing = of.iter().filter(|mend| mend.loses).count();
         let all = of.len();
-        let question = format!("{}: {all} changes, {losing} of them lose something. Mend? [y/N] ", class.name());
+        let question =
+            format!("{}: {all} changes, {losing} of them lose something. Mend? [y/N] ", class.name());
         if !says_yes(&question).map_err(|error| ended(error.to_string(), FAILED))? {
             return Ok(false);
         }

@@ -110,6 +110,7 @@ fn run_all(commands: Vec<Line>, keep_going: bool) -> Outcome {
             Ok(()) => continue,
             Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
             Err(Failure::Line(line) | Failure::Usage(line) | Failure::Undecided(line)) => line,
+            Err(Failure::Ended { line, code }) => line.unwrap_or_else(|| format!("it ended with {code}")),
             Err(Failure::Told | Failure::Different) => "not all of it was done".to_owned(),
         };
         if !keep_going {

@@ -4,7 +4,7 @@
 use crate::support::hectare;
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{
-    KernelMount, Skip, What, assert_clean, assert_same, dumpe2fs_superblock, mke2fs, skip, walk,
+    KernelMount, Skip, What, assert_clean, assert_same, dumpe2fs_superblock, mke2fs, skip, skip_part, walk,
 };
 use std::collections::BTreeMap;
 use std::fs;

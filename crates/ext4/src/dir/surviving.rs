@@ -1,9 +1,11 @@
 //! What can still be read of a directory block that is damaged, or of which names were removed.
 //!
-//! A removed record usually keeps its bytes: its space goes to the record before it. And a record whose length
-//! is wrong hides those after it, or ends the walk. So here the walk goes on wherever a sound record starts.
+//! A removed record usually keeps its bytes: its space goes to the record before it. And a record whose
+//! length is wrong hides those after it, or ends the walk. So here the walk goes on wherever a sound record
+//! starts.
 //!
-//! What this is not: a listing. What it finds may never have been a name; its user compares it with the inode.
+//! What this is not: a listing. What it finds may never have been a name; its user compares it with the
+//! inode.
 
 use super::record::{HEADER_LEN, Head, RECORD_MIN, head};
 use super::{FileType, Format, Name};
@@ -125,7 +127,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_have_a_bounded_number_of_records(bytes in proptest::collection::vec(any::<u8>(), 0..1025)) {
+        fn any_bytes_have_a_bounded_number_of_records(
+            bytes in proptest::collection::vec(any::<u8>(), 0..1025),
+        ) {
             prop_assert!(surviving(&bytes, &format()).len() <= bytes.len() / RECORD_MIN);
         }
     }

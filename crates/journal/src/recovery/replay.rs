@@ -33,6 +33,9 @@ pub(super) fn newest_copies(
                 checked => checked?,
             }
             let copy = LoggedCopy { at, escaped: tag.escaped, txn: found.txn, checksum: tag.checksum };
+            if damaged && !is_right(reader, &format, &copy)? {
+                continue; // an older one may be right
+            }
             copies.insert(tag.block, copy);
         }
     }
@@ -40,15 +43,18 @@ pub(super) fn newest_copies(
         reader.read(found.at, &mut block)?;
         revoke(&mut copies, &format, &block, found)?;
     }
-    let wrong = verify(reader, &format, &copies)?;
-    if let Some((_, copy)) = wrong.first().filter(|_| !damaged) {
-        let reason = Cow::Borrowed("the copy's checksum is wrong");
-        return Err(RecoveryError::Damaged { txn: copy.txn, at: copy.at, reason });
-    }
-    for (block, _) in wrong {
-        copies.remove(&block);
-    }
+    verify(reader, &format, &copies)?;
     Ok(copies)
+}
+
+/// Whether the checksum of one copy is right.
+fn is_right(reader: &LogReader<'_>, format: &LogFormat, copy: &LoggedCopy) -> Result<bool, RecoveryError> {
+    if !format.checksum.covers_blocks() {
+        return Ok(true);
+    }
+    let mut logged = reader.buffer();
+    reader.read(copy.at, &mut logged)?;
+    Ok(format.verify_copy(copy.checksum, copy.txn, &logged))
 }
 
 /// Refuses blocks that the volume does not have, and the journal itself, whose copies replay relies on.
@@ -88,25 +94,19 @@ fn revoke(
     Ok(())
 }
 
-/// The copies whose checksums are wrong, in the order of the log.
-fn verify(
-    reader: &LogReader<'_>,
-    format: &LogFormat,
-    copies: &Copies,
-) -> Result<Vec<(BlockNr, LoggedCopy)>, RecoveryError> {
+fn verify(reader: &LogReader<'_>, format: &LogFormat, copies: &Copies) -> Result<(), RecoveryError> {
     if !format.checksum.covers_blocks() {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let mut ordered: Vec<(BlockNr, LoggedCopy)> = copies.iter().map(|(nr, copy)| (*nr, *copy)).collect();
-    ordered.sort_unstable_by_key(|(_, copy)| copy.at);
-    let places: Vec<LogicalBlock> = ordered.iter().map(|(_, copy)| copy.at).collect();
-    let mut wrong = Vec::new();
+    let mut ordered: Vec<&LoggedCopy> = copies.values().collect();
+    ordered.sort_unstable_by_key(|copy| copy.at);
+    let places: Vec<LogicalBlock> = ordered.iter().map(|copy| copy.at).collect();
     reader.read_each(&places, |i, logged| {
-        let (block, copy) = ordered[i];
-        if !format.verify_copy(copy.checksum, copy.txn, logged) {
-            wrong.push((block, copy));
+        let copy = ordered[i];
+        if format.verify_copy(copy.checksum, copy.txn, logged) {
+            return Ok(());
         }
-        Ok(())
-    })?;
-    Ok(wrong)
+        let reason = Cow::Borrowed("the copy's checksum is wrong");
+        Err(RecoveryError::Damaged { txn: copy.txn, at: copy.at, reason })
+    })
 }

@@ -3,6 +3,21 @@
 use crate::trial::Trial;
 use hectare_oracle::{corpus, skip, unpacked};
 
+/// Images that no repair makes sound, which is said without writing.
+const REFUSED: [&str; 2] = ["f_ext_journal", "j_ext_dumpe2fs"];
+/// Images of which e2fsck keeps an inode that is not the same here: the reasons are in
+/// `docs/benchmarks/repair.md`.
+const DIFFERENT: [&str; 8] = [
+    "f_badroot",
+    "f_cloneblock_alloc_error",
+    "f_ea_inode_dir_ref",
+    "f_ea_value_crash",
+    "f_inlinedata_repair",
+    "f_inlinedir_bad_symlink",
+    "f_quota_shrinkdir",
+    "j_corrupt_journal_block",
+];
+
 #[test]
 fn the_corpus_is_mended() {
     let images = match corpus() {
@@ -11,7 +26,10 @@ fn the_corpus_is_mended() {
     };
     let only = std::env::var("HECTARE_ONLY").unwrap_or_default();
     let mut bad = 0;
-    println!("| image | e2fsck -fn | check | ours | e2fsck -fn after | inodes | lost | gained | paths lost/gained |");
+    let (mut bad, mut losing) = (Vec::new(), Vec::new());
+    println!(
+        "| image | e2fsck -fn | check | ours | e2fsck -fn after | inodes | lost | gained | paths lost/gained |"
+    );
     for packed in images {
         let name = packed.file_name().unwrap().to_string_lossy().replace(".img.gz", "");
         if !name.contains(&only) {
@@ -26,17 +44,30 @@ fn the_corpus_is_mended() {
         let after = trial.after.as_ref().map_or("-".into(), |ran| format!("{:?}", ran.code));
         println!(
             "| {name} | {:?} | {:?} | {ours} | {after} | {} | {:?} | {:?} | {}/{} |",
-            trial.before.code, trial.checked, trial.kept, trial.lost, trial.gained, trial.lost_paths,
+            trial.before.code,
+            trial.checked,
+            trial.kept,
+            trial.lost,
+            trial.gained,
+            trial.lost_paths,
             trial.gained_paths
         );
-        bad += u32::from(!trial.is_clean());
+        if trial.is_clean() == REFUSED.contains(&&*name) {
+            bad.push(name.clone());
+        }
+        if !trial.lost.is_empty() && !DIFFERENT.contains(&&*name) {
+            losing.push(name.clone());
+        }
         if !only.is_empty() {
             println!("before:\n{}\ntheirs:\n{}", trial.before.out, trial.theirs.as_ref().unwrap().out);
             if let Ok(done) = &trial.repaired {
-                done.mends.iter().for_each(|mend| println!("  {}{mend}", if mend.loses { "! " } else { "  " }));
+                done.mends
+                    .iter()
+                    .for_each(|mend| println!("  {}{mend}", if mend.loses { "! " } else { "  " }));
             }
             println!("after:\n{}", trial.after.as_ref().map_or("", |ran| &ran.out));
         }
     }
-    assert_eq!(bad, 0, "images that are not clean afterwards");
+    assert!(bad.is_empty(), "not clean afterwards: {bad:?}");
+    assert!(losing.is_empty(), "with losses: {losing:?}");
 }

@@ -156,7 +156,11 @@ fn damaged_volumes_are_mended() {
         let clean = trial.is_clean();
         if !clean || trial.lost.len() > 3 {
             let (few, after) = (&trial.lost[..trial.lost.len().min(8)], trial.after.as_ref());
-            println!("seed {seed}, {name}, {how}: {note}; lost {} {few:?}, gained {}", trial.lost.len(), trial.gained.len());
+            println!(
+                "seed {seed}, {name}, {how}: {note}; lost {} {few:?}, gained {}",
+                trial.lost.len(),
+                trial.gained.len()
+            );
             if let Some(after) = after.filter(|_| !clean) {
                 println!("{}", after.out.lines().take(12).collect::<Vec<_>>().join("\n"));
             }
