@@ -12,8 +12,8 @@
 //! e2fsck -p mends.
 //!
 //! Where there is no journal, or it is too small or on another device, the volume is marked as not clean
-//! and written in place, in the order of blocks, the superblock last. A crash then leaves a volume that e2fsck -f
-//! has to mend. [`Transaction::write`] says when that happened.
+//! and written in place, in the order of blocks, the superblock last. A crash then leaves a volume that
+//! e2fsck -f has to mend. [`Transaction::write`] says when that happened.
 //!
 //! Backups of superblock and descriptors are written last, and by themselves ([`write_backups`]): nobody
 //! reads them while the primary copies are sound.
@@ -73,7 +73,7 @@ impl Transaction {
         })
     }
 
-    /// Writes it, and returns when it is durable whether a power cut could not have hurt. `now` is since 1970.
+    /// Writes it, durably, and says whether a power cut could do no harm meanwhile. `now` is since 1970.
     pub(crate) fn write(&self, disk: &Arc<dyn Device>, now: Duration) -> Result<bool> {
         let (fresh, home) = self.changes(disk)?;
         for (nr, bytes) in &fresh {
