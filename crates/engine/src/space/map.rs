@@ -106,7 +106,8 @@ impl MapRef<'_> {
         Err(wrong.into()).watched(&self.state.findings)
     }
 
-    fn check_used(&self, first: BlockNr, len: u32) -> Result<()> {
+    /// Returns an error for blocks that could not be freed, since they are not in use.
+    pub(crate) fn check_used(&self, first: BlockNr, len: u32) -> Result<()> {
         let geometry = self.state.geometry();
         let start = geometry.cluster_of(first);
         let last = geometry.cluster_of(first + Blocks::new(u64::from(len) - 1));
