@@ -89,8 +89,9 @@ impl MapRef<'_> {
         }
         wrong?;
         runs.sort_unstable();
-        let twice = runs.array_windows().find(|[(a, len), (b, _)]| *b < *a + Blocks::new(u64::from(*len)));
-        let Some([_, (nr, _)]) = twice else { return Ok(()) };
+        let ends = runs.iter().map(|(first, len)| *first + Blocks::new(u64::from(*len)));
+        let mut pairs = ends.zip(runs.iter().skip(1));
+        let Some((_, (nr, _))) = pairs.find(|(end, (next, _))| next < end) else { return Ok(()) };
         let wrong = Corrupt::new("the map", Place::Inode(self.nr), format!("it leads to block {nr} twice"));
         Err(wrong.into()).watched(&self.state.findings)
     }
