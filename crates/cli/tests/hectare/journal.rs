@@ -121,8 +121,7 @@ fn a_journal_on_another_device_is_made_and_used() {
         hectare(&["mkdir", "--journal", &journal, &format!("{image}:/d")]).ok();
         clean("changed here")?;
         // The kernel uses both, and leaves what is read here.
-        let log =
-            hectare_oracle::LoopDevice::new(Path::new(&journal), hectare_oracle::loops::Access::ReadWrite)?;
+        let log = LoopDevice::new(Path::new(&journal), Access::ReadWrite)?;
         let options = format!("journal_path={}", log.path().display());
         let mount = hectare_oracle::KernelMount::new(Path::new(&image), &options)?;
         std::fs::write(mount.path().join("d/f"), b"of the kernel").unwrap();
