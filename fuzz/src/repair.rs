@@ -24,6 +24,8 @@ const INLINE_FLAG: u32 = 0x1000_0000;
 const INDEX_FLAG: u32 = 0x1000;
 /// Where an inode has its link count.
 const LINKS_AT: usize = 0x1a;
+/// Where it has the bytes of its checksum.
+const CHECKSUM_AT: [usize; 4] = [0x7c, 0x7d, 0x82, 0x83];
 
 /// Seals a volume as it is now.
 pub fn seal(image: &mut [u8]) {
@@ -64,8 +66,8 @@ pub fn inodes(image: &mut [u8]) -> Vec<usize> {
 }
 
 /// The first byte of something in use that differs between two states of a volume. The superblock (which records
-/// findings) and the group descriptors, free blocks and free inodes may differ: an operation that fails gives
-/// back what it took.
+/// findings) and the group descriptors, free blocks, free inodes and checksums may differ: an operation that
+/// fails gives back what it took.
 #[must_use]
 pub fn first_change(before: &[u8], after: &[u8]) -> Option<usize> {
     let mut image = after.to_vec();
@@ -180,8 +182,10 @@ impl Volume<'_> {
         let start = index_of(table.offset(geometry.block_size).get());
         let slot = at.checked_sub(start).map(|at| start + at / size * size);
         let in_table = |slot: &usize| slot - start < size * usize_of(geometry.inodes_per_group);
-        let is_unused =
-            slot.filter(in_table).is_some_and(|slot| short(self.image, slot + LINKS_AT) == Some(0));
+        // Its checksum is written with an inode that is otherwise as it was; also to where there is none.
+        let is_unused = slot.filter(in_table).is_some_and(|slot| {
+            short(self.image, slot + LINKS_AT) == Some(0) || CHECKSUM_AT.contains(&(at - slot))
+        });
         !(descs.any(|desc| desc == nr) || is_free || is_unused)
     }
 

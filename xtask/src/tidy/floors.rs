@@ -71,6 +71,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "dumpe2fs",
                 "entry",
                 "image_path",
+                "journal_search",
                 "memory",
                 "output",
                 "partition_args",

@@ -13,6 +13,7 @@ use crate::encrypted_names;
 use crate::error::{Error, Result};
 use crate::names::directory::DirRef;
 use crate::names::{create, lookup};
+use crate::space::map::MapRef;
 use crate::space::reserve;
 use crate::state::Core;
 use crate::stores::fast_changes::NameChange;
@@ -124,6 +125,13 @@ pub(crate) fn check_removable(core: &Core, victim: &CachedInode) -> Result<()> {
 /// Returns an error for freeing an inode with content that can't be freed yet.
 pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
     truncate::check_freeable(core, nr, data, 0)?;
+    if !core.state.groups.inode_in_use(nr)? {
+        let wrong = Corrupt::new("the inode", Place::Inode(nr), "it has a name, but its bitmap has it free");
+        return Err(Error::from(wrong)).watched(&core.state.findings);
+    }
+    if let Some(block) = data.file_acl {
+        (MapRef { state: &core.state, nr, inode: data }).check_used(block, 1)?;
+    }
     if data.file_acl.is_some() || core.state.incompat(Incompat::EA_INODE) {
         // What is broken is found before the name is gone.
         let values = core.state.values_outside(nr, data)?;

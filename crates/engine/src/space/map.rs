@@ -89,8 +89,9 @@ impl MapRef<'_> {
         }
         wrong?;
         runs.sort_unstable();
-        let twice = runs.array_windows().find(|[(a, len), (b, _)]| *b < *a + Blocks::new(u64::from(*len)));
-        let Some([_, (nr, _)]) = twice else { return Ok(()) };
+        let ends = runs.iter().map(|(first, len)| *first + Blocks::new(u64::from(*len)));
+        let mut pairs = ends.zip(runs.iter().skip(1));
+        let Some((_, (nr, _))) = pairs.find(|(end, (next, _))| next < end) else { return Ok(()) };
         let wrong = Corrupt::new("the map", Place::Inode(self.nr), format!("it leads to block {nr} twice"));
         Err(wrong.into()).watched(&self.state.findings)
     }
@@ -106,7 +107,8 @@ impl MapRef<'_> {
         Err(wrong.into()).watched(&self.state.findings)
     }
 
-    fn check_used(&self, first: BlockNr, len: u32) -> Result<()> {
+    /// Returns an error for blocks that could not be freed, since they are not in use.
+    pub(crate) fn check_used(&self, first: BlockNr, len: u32) -> Result<()> {
         let geometry = self.state.geometry();
         let start = geometry.cluster_of(first);
         let last = geometry.cluster_of(first + Blocks::new(u64::from(len) - 1));

@@ -125,3 +125,18 @@ fn regression_a_directory_that_is_corrupt_inside_its_inode_is_not_half_moved() {
         held.volume.metadata("dir").unwrap();
     }
 }
+
+/// Nor does one that its bitmap has free.
+#[test]
+fn regression_a_name_of_a_free_inode_stays() {
+    let Some(held) = with_a_file("fuzzed::free", "^has_journal,^metadata_csum,^uninit_bg") else { return };
+    let nr = held.volume.resolve("dir/file", false).unwrap();
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    save(&held.device.to_vec(), &image);
+    debugfs_write(&image, &[&format!("freei <{nr}>")]).unwrap();
+    let volume = open_image(&image);
+    assert!(volume.remove_file("dir/file").is_err());
+    volume.metadata("dir/file").unwrap();
+}
