@@ -75,6 +75,8 @@ pub struct MountOptions {
     pub quota_limits: Option<Vec<QuotaKind>>,
     /// The byte offset of the volume in the image.
     pub offset: u64,
+    /// The device or file with the volume's journal, if that lies elsewhere.
+    pub journal: Option<PathBuf>,
     /// Threads that answer requests; 0: a suitable number.
     pub threads: usize,
     /// Idle processors poll instead of halting during request bursts, in a virtual machine and if that is
@@ -158,6 +160,7 @@ impl Default for MountOptions {
             explain: false,
             quota_limits: None,
             offset: 0,
+            journal: None,
             threads: 0,
             idle_poll: true,
             busy_poll: true,

@@ -16,7 +16,7 @@ use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
-use hectare_engine::Volume;
+use hectare_engine::{JournalDevice, OpenOptions, Volume};
 use hectare_fuse::{
     Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, REMOUNT, confine, is_root,
     metrics_address, mounted_image, mounted_on, serve,
@@ -255,6 +255,7 @@ struct Prepared {
     image: PathBuf,
     dir: PathBuf,
     file: FileDevice,
+    journal: Option<JournalDevice>,
     keeper: Keeper,
     listener: Option<TcpListener>,
     confined: Confined,
@@ -268,6 +269,7 @@ impl Prepared {
         let listener = options.metrics.map(|address| bind(address, options.metrics_public)).transpose();
         let listener = listener.map_err(|error| fail(&error))?;
         let file = open(&arguments.image, &dir, options)?;
+        let journal = options.journal.as_deref().map(|path| open_journal(path, options)).transpose()?;
         let image = arguments.image.canonicalize().unwrap_or_else(|_| arguments.image.clone());
         let keeper = Keeper::start(&mut keeper_command(arguments, &image, &dir)).map_err(|error| {
             fail(&format_args!("the process that mounts can't be started: {error}; is /proc mounted?"))
@@ -275,7 +277,7 @@ impl Prepared {
         // A mount works without a control socket; its absence is reported when it is needed.
         let control = own_folder().ok();
         let confined = confine(control.as_deref()).map_err(|error| fail(&error))?;
-        Ok(Self { image, dir, file, keeper, listener, confined })
+        Ok(Self { image, dir, file, journal, keeper, listener, confined })
     }
 }
 
@@ -314,6 +316,13 @@ fn open(image: &Path, dir: &Path, options: &MountOptions) -> Outcome<FileDevice>
     })
 }
 
+/// Opens the journal that lies on a device or in a file of its own.
+fn open_journal(path: &Path, options: &MountOptions) -> Outcome<JournalDevice> {
+    let opened = FileOptions::new().write(!options.read_only).open(path);
+    let device = opened.map_err(|error| Failure::Line(error.to_string()))?;
+    Ok(JournalDevice(Arc::new(device)))
+}
+
 fn keeper_command(arguments: &Arguments, image: &Path, dir: &Path) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(arguments.for_other("--keeper")).arg("--").args([image, dir]);
@@ -327,7 +336,7 @@ fn serve_watched(
     prepared: Prepared,
     ready: impl FnOnce(),
 ) -> Outcome {
-    let Prepared { image, dir, file, keeper, listener, confined } = prepared;
+    let Prepared { image, dir, file, journal, keeper, listener, confined } = prepared;
     confined.log();
     if arguments.by_mount_fuse && is_root() {
         log::info!("mount.fuse adds dev and suid by itself: only allow_dev and allow_suid have an effect");
@@ -342,7 +351,8 @@ fn serve_watched(
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;
-    let volume = Volume::open(below, options.open_options()).map_err(|error| fail(&error))?;
+    let open = OpenOptions { journal, ..options.open_options() };
+    let volume = Volume::open(below, open).map_err(|error| fail(&error))?;
     let operations = Arc::<Operations>::default();
     let watched = Watched {
         volume: volume.clone(),

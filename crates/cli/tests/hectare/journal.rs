@@ -132,6 +132,24 @@ fn a_journal_on_another_device_is_made_and_used() {
             "of the kernel"
         );
         clean("changed by the kernel")?;
+        // So does a mount here, if it is told where the journal is.
+        let dir = path("dir");
+        std::fs::create_dir(&dir).unwrap();
+        let alone = hectare(&["mount", &image, &dir]);
+        assert!(alone.refused().contains("-o journal_path=FILE"), "{}", alone.err);
+        hectare(&["mount", "-o", &format!("journal_path={journal}"), &image, &dir]).ok();
+        let in_use = hectare(&["ls", "--journal", &journal, &format!("{image}:/")]);
+        let read = std::fs::read(Path::new(&dir).join("d/f"));
+        let written = std::fs::write(Path::new(&dir).join("d/g"), b"through a mount");
+        hectare(&["umount", &dir]).ok();
+        assert_eq!(read.unwrap(), b"of the kernel");
+        written.unwrap();
+        assert!(in_use.refused().contains("is in use"), "{}", in_use.err);
+        clean("changed through a mount")?;
+        assert_eq!(
+            hectare(&["cat", "--journal", &journal, &format!("{image}:/d/g")]).ok().text(),
+            "through a mount"
+        );
         // A journal of another UUID is refused by both names.
         hectare(&["mkfs", "-O", "journal_dev", "-b", "4096", &other, "8M"]).ok();
         let foreign = hectare(&["mkdir", "--journal", &other, &format!("{image}:/e")]);

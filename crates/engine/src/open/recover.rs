@@ -92,9 +92,8 @@ fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Res
     let Some(journal) = &options.journal else {
         let uuid = recovery::uuid_text(&sb.raw().s_journal_uuid);
         let what = format!("its journal lies on another device, which has the UUID {uuid}");
-        return Err(Error::Unsupported(format!(
-            "the volume can't be used alone: {what}; name that device (--journal FILE)"
-        )));
+        let how = "name that device (--journal FILE; for a mount -o journal_path=FILE)";
+        return Err(Error::Unsupported(format!("the volume can't be used alone: {what}; {how}")));
     };
     let device = Arc::clone(&journal.0);
     let map = LogMap::external(&*device, sb.geometry().block_size, &sb.raw().s_journal_uuid)?;

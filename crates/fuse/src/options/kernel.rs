@@ -19,7 +19,7 @@ const GONE: &str = "the kernel has removed this option, too";
 const OWN_SEARCH: &str = "allocation is controlled by policy=";
 const NO_DAX: &str = "files can't be mapped past the page cache through FUSE";
 const NO_KEYS: &str = "encryption is not supported";
-const NO_JOURNAL: &str = "a volume with its journal on another device can't be mounted";
+const BY_NUMBER: &str = "devices are not found by their number; name the journal's with journal_path=FILE";
 
 /// Sorted by name.
 pub(super) static OPTIONS: &[OptionRow] = &[
@@ -40,9 +40,8 @@ pub(super) static OPTIONS: &[OptionRow] = &[
     accepted("iversion", ALWAYS),
     accepted("journal_async_commit", FLUSHES),
     accepted("journal_checksum", "the journal has the checksums that its superblock asks for"),
-    refused("journal_dev", NO_JOURNAL),
+    refused("journal_dev", BY_NUMBER),
     accepted("journal_ioprio", "the log is written with the server's I/O priority"),
-    refused("journal_path", NO_JOURNAL),
     refused("jqfmt", STALE_QUOTA),
     accepted("mand", GONE),
     accepted("max_batch_time", BATCHES),

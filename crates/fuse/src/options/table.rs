@@ -96,7 +96,7 @@ pub(super) const fn refused(name: &'static str, why: &'static str) -> OptionRow 
 }
 
 /// All options with an effect here, and those meant for the programs that mount.
-pub static OPTIONS: [OptionRow; 103] = [
+pub static OPTIONS: [OptionRow; 104] = [
     flag("ro", "mount read-only; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "mount read-write (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users access the mount, if permissions allow", |o| o.allow_other = true),
@@ -161,6 +161,7 @@ pub static OPTIONS: [OptionRow; 103] = [
     flag("quota", "as usrquota", |o| enforce(o, QuotaKind::User)),
     flag("noquota", "enforce no limits; what is used is counted", |o| o.quota_limits = Some(Vec::new())),
     value("offset", "BYTES", "byte offset of the volume in the image", set_offset),
+    value("journal_path", "FILE", "device or file with the volume's external journal", set_journal),
     value("threads", "N", "number of threads that answer requests", set_threads),
     flag("idle_poll", "keep guest CPUs out of halt in bursts (default; root)", |o| o.idle_poll = true),
     flag("noidle_poll", "disable idle_poll", |o| o.idle_poll = false),
@@ -288,6 +289,11 @@ fn set_classes(options: &mut MountOptions, list: &str) -> Result<(), String> {
 
 fn set_offset(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
     options.offset = bytes.parse().map_err(|_| "it takes a number of bytes".to_owned())?;
+    Ok(())
+}
+
+fn set_journal(options: &mut MountOptions, file: &str) -> Result<(), String> {
+    options.journal = Some(file.into());
     Ok(())
 }
 
