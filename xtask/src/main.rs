@@ -16,6 +16,7 @@
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
 //! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
+//! | `stress` | stress programs on a mount of every kind of volume (see [`stress`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -34,6 +35,7 @@ mod scratch;
 mod setup;
 mod soak;
 mod steps;
+mod stress;
 mod testing;
 mod tidy;
 mod unicode;
@@ -41,7 +43,7 @@ mod unicode;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|soak|unicode";
+                     live|mutate|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
+        ["stress", ref rest @ ..] => stress::run(rest),
         ["unicode", ref rest @ ..] => unicode::run(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -16,8 +16,8 @@ mod caller;
 mod case;
 mod cases;
 mod choose;
-mod crew;
-mod exercise;
+pub(crate) mod crew;
+pub(crate) mod exercise;
 mod pair;
 mod scenes;
 mod user;
@@ -258,7 +258,8 @@ impl Conform {
         let combo = Combo::named(name);
         let pair = Pair::new(&self.program, &self.folder, (combo.args, combo.size), [ours, kernels])?;
         let story = exercise::story(&mut Random::new(&format!("exercise-{name}-{ours}-{seed}")), steps);
-        let play = |name: &str, story: &[_]| exercise::play(name, pair.ours(), pair.kernels(), story);
+        let sides = [("the program", pair.ours()), ("the kernel", pair.kernels())];
+        let play = |name: &str, story: &[_]| exercise::play(name, &sides, story);
         if let Err(wrong) = play("exercised", &story) {
             let mut files = 0;
             return Err(exercise::shortened(story, wrong, |story| {

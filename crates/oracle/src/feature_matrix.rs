@@ -4,11 +4,17 @@
 //! per process; the result is no constant (it depends on the kernel's version, its configuration and the page
 //! size).
 
+mod drawn;
+
+pub use drawn::{Drawn, drawn};
+
 use crate::mount::KernelMount;
-use crate::{Skip, mke2fs, scratch};
+use crate::{Skip, debugfs_write, mke2fs, scratch};
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// One way to make a volume.
@@ -77,6 +83,7 @@ const COMBOS: &[Combo] = &[
     combo!("large-dir", "ext4", 1024, 256, true, "64M", "-O" "large_dir"),
     combo!("inline-data", "ext4", 4096, 256, true, "64M", "-O" "inline_data"),
     combo!("inline-data-512", "ext4", 1024, 512, true, "64M", "-O" "inline_data"),
+    combo!("inline-data-1024", "ext4", 4096, 1024, true, "64M", "-O" "inline_data"),
     combo!("ea-inode", "ext4", 4096, 256, true, "64M", "-O" "ea_inode"),
     combo!("orphan-file", "ext4", 4096, 256, true, "64M", "-O" "orphan_file"),
     combo!("mmp", "ext4", 4096, 256, true, "64M", "-O" "mmp" "-E" "mmp_update_interval=1"),
@@ -166,6 +173,37 @@ impl Combo {
         let _ = fs::remove_file(&image); // the scratch directory is removed anyway
         answer
     }
+}
+
+/// Gives a volume without a journal one on another device, a new file; mke2fs itself takes block devices only.
+/// e2fsck looks for a journal by its UUID among all devices of the host: each one has its own.
+///
+/// # Errors
+/// A [`Skip`] if e2fsprogs is not installed.
+///
+/// # Panics
+/// If that fails.
+pub fn attach_journal(image: &Path, journal: &Path, block_size: u32) -> Result<(), Skip> {
+    let _ = fs::remove_file(journal); // of the volume before
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let uuid = format!("57e55000-1111-4222-8333-{:06x}{number:06x}", std::process::id());
+    mke2fs(&["-O", "journal_dev", "-b", &block_size.to_string(), "-U", &uuid], journal, "32M")?;
+    let uuid = format!("ssv journal_uuid {uuid}");
+    debugfs_write(image, &["feature has_journal", "ssv journal_inum 0", "ssv journal_dev 1", &uuid])?;
+    name_user(image, journal, block_size).unwrap_or_else(|error| panic!("{}: {error}", journal.display()));
+    Ok(())
+}
+
+/// Enters a volume as the one user of a journal, which the kernel expects.
+fn name_user(image: &Path, journal: &Path, block_size: u32) -> std::io::Result<()> {
+    let mut user = [0; 16];
+    fs::File::open(image)?.read_exact_at(&mut user, 1024 + 0x68)?;
+    // The journal's superblock is in the block behind the one with the device's.
+    let at = u64::from(block_size.max(2048));
+    let journal = fs::File::options().write(true).open(journal)?;
+    journal.write_all_at(&1_u32.to_be_bytes(), at + 0x40)?;
+    journal.write_all_at(&user, at + 0x100)
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use crate::durability::{Checked, Writer};
 use crate::fsck::Report;
 use crate::mount::can_mount;
 use crate::trees::random::Random;
+use crate::wait::PAUSE;
 use crate::{KernelMount, Scale, Skip, Tree, fsck, is_root, source, tool};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -280,6 +281,27 @@ impl Server {
         Ok(server)
     }
 
+    /// Unmounts, and waits until it has ended, which must be successful. For a while the mount may be busy with
+    /// descriptors that a process being started by another test has copies of.
+    pub(crate) fn unmount(self, program: &Path, dir: &Path) -> Result<(), Ended> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let said = tool::run(Command::new(program).arg("umount").arg(dir));
+            if said.succeeded() {
+                return self.ended();
+            }
+            if Instant::now() > deadline {
+                return Err(said.report().into());
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
     /// Kills it, and unmounts.
     pub(crate) fn kill(mut self, dir: &Path) -> Result<(), Ended> {
         let _ = self.process.kill(); // it may be dead
@@ -313,10 +335,10 @@ impl Drop for Server {
 }
 
 /// A program of the host at work, with all the processes it started; dropped, they are killed.
-struct Noise(Child);
+pub(crate) struct Noise(Child);
 
 impl Noise {
-    fn begin(dir: &Path, script: &str) -> Result<Self, String> {
+    pub(crate) fn begin(dir: &Path, script: &str) -> Result<Self, String> {
         let told = |error: std::io::Error| format!("a program of the host can't work: {error}");
         let from = source(Tree::Ordinary, &Scale::SMALL).map_err(|skip| skip.0)?;
         let folder = dir.join("noise");
@@ -330,10 +352,14 @@ impl Noise {
 
 impl Drop for Noise {
     fn drop(&mut self) {
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) else { return };
+        let _ = kill_process_group(group, Signal::KILL);
         let _ = self.0.wait();
+        // The others end when the calls that they are in are answered.
+        let end = Instant::now() + PATIENCE;
+        while test_kill_process_group(group).is_ok() && Instant::now() < end {
+            thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -457,7 +483,7 @@ fn is_mounted(dir: &Path) -> bool {
 }
 
 /// Unmounts everything from a directory, in use or not.
-fn detach(dir: &Path) -> Result<(), String> {
+pub(crate) fn detach(dir: &Path) -> Result<(), String> {
     while is_mounted(dir) {
         let mut umount = tool::need("umount").map_err(|skip| skip.0)?;
         let said = tool::run(umount.args(["-l", "--"]).arg(dir));

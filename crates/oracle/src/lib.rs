@@ -33,6 +33,7 @@ pub mod mount;
 pub mod prometheus;
 pub mod scratch;
 pub mod skip;
+pub mod stress;
 pub mod superblock;
 pub mod tool;
 pub mod trees;

@@ -38,6 +38,7 @@ mod recipes;
 mod report;
 mod reproduce;
 mod reproducible;
+mod stress;
 mod support;
 mod unreadable;
 mod verity;

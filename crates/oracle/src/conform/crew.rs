@@ -36,13 +36,13 @@ const STAYING: usize = 60;
 type Job<'s> = ScopedJoinHandle<'s, Result<(), String>>;
 
 /// The results of each worker in a directory of its own.
-pub(super) type Stories = Vec<Vec<String>>;
+pub(crate) type Stories = Vec<Vec<String>>;
 
 /// Runs all workers on a mounted volume at once, each for this many steps; returns the results of the loners.
 ///
 /// # Errors
 /// What did not hold.
-pub(super) fn work(root: &Path, seed: u64, steps: u32) -> Result<Stories, String> {
+pub(crate) fn work(root: &Path, seed: u64, steps: u32) -> Result<Stories, String> {
     let shared = root.join("shared");
     let lone = |nr: u32| root.join(format!("lone-{nr}"));
     for folder in (0..LONERS).map(lone).chain([shared.clone()]) {

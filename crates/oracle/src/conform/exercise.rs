@@ -26,7 +26,7 @@ const PAGE: usize = 4096;
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(crate) enum Op {
     Read(u64, u64),
     Write(u64, u64, u8),
     Append(u64, u8),
@@ -81,7 +81,7 @@ impl Op {
 }
 
 /// A story from a seed.
-pub(super) fn story(random: &mut Random, steps: u32) -> Vec<Op> {
+pub(crate) fn story(random: &mut Random, steps: u32) -> Vec<Op> {
     (0..steps).map(|_| Op::random(random)).collect()
 }
 
@@ -197,8 +197,15 @@ impl Said {
             (Self::Bytes(mine), Self::Bytes(theirs)) => {
                 let same = mine.iter().zip(theirs).take_while(|(one, other)| one == other).count();
                 let last = mine.iter().zip(theirs).rposition(|(one, other)| one != other);
+                let begin = |bytes: &[u8]| {
+                    bytes[same.min(bytes.len())..].iter().take(4).copied().collect::<Vec<u8>>()
+                };
+                let (found, wanted) = (begin(mine), begin(theirs));
                 let (mine, theirs) = (mine.len(), theirs.len());
-                format!("{mine} bytes for {theirs}, wrong from byte {same} to {last:?} of them")
+                format!(
+                    "{mine} bytes for {theirs}, wrong from byte {same} to {last:?} of them: {found:?}... for \
+                     {wanted:?}..."
+                )
             }
             (mine, theirs) => format!("{} for {}", mine.shown(), theirs.shown()),
         }
@@ -379,18 +386,19 @@ impl Aligned {
 }
 
 /// A failed step: which, on which side and how.
-pub(super) struct Wrong {
+pub(crate) struct Wrong {
     step: usize,
     what: String,
 }
 
-/// Plays a story on a file of this name in both directories.
-pub(super) fn play(name: &str, ours: &Path, kernels: &Path, story: &[Op]) -> Result<(), Wrong> {
-    let begun = |side: &Path| {
-        Side::new(side.join(name))
-            .map_err(|errno| Wrong { step: 0, what: format!("{}: {errno}", side.display()) })
+/// Plays a story on a file of this name in each of these directories, which are named for reports.
+pub(crate) fn play(name: &str, sides: &[(&'static str, &Path)], story: &[Op]) -> Result<(), Wrong> {
+    let begun = |(who, side): &(&'static str, &Path)| {
+        let begun = Side::new(side.join(name));
+        let told = |errno| Wrong { step: 0, what: format!("{}: {errno}", side.display()) };
+        begun.map(|begun| (*who, begun)).map_err(told)
     };
-    let mut sides = [("the program", begun(ours)?), ("the kernel", begun(kernels)?)];
+    let mut sides = sides.iter().map(begun).collect::<Result<Vec<_>, _>>()?;
     let mut model = Model::default();
     // In the end the whole file is read once more.
     let last =
@@ -409,7 +417,7 @@ pub(super) fn play(name: &str, ours: &Path, kernels: &Path, story: &[Op]) -> Res
 }
 
 /// A short failing story from a failing one: parts are left out, halves first, while it continues to fail.
-pub(super) fn shortened(
+pub(crate) fn shortened(
     mut story: Vec<Op>,
     first: Wrong,
     mut fails: impl FnMut(&[Op]) -> Option<Wrong>,
@@ -457,7 +465,7 @@ mod tests {
         let plain =
             |op: &Op| !matches!(op, Op::Holes | Op::DirectRead(..) | Op::DirectWrite(..) | Op::Allocate(..));
         let ops: Vec<Op> = ops.into_iter().filter(plain).collect();
-        if let Err(wrong) = play("f", &one, &other, &ops) {
+        if let Err(wrong) = play("f", &[("one", &one), ("other", &other)], &ops) {
             panic!("step {}: {}", wrong.step, wrong.what);
         }
     }

@@ -3,13 +3,10 @@
 use crate::fsck::e2fsck;
 use crate::kill_test::{Ended, Server};
 use crate::mount::can_mount;
-use crate::wait::{PATIENCE, PAUSE};
 use crate::{KernelMount, Skip, is_root, mke2fs, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::Instant;
 
 /// Whether both can be mounted here.
 pub(super) fn can_run() -> Result<(), Skip> {
@@ -110,23 +107,9 @@ impl Pair {
             kernel.unmount();
         }
         if let Some(server) = self.server.take() {
-            self.unmount_ours()?;
-            server.ended()?;
+            server.unmount(&self.program, &self.dir)?;
         }
         Ok(())
-    }
-
-    /// Unmounts the program's volume; for a while it may be busy with descriptors that a process being
-    /// started by another test has copies of.
-    fn unmount_ours(&self) -> Result<(), Ended> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let unmounted = self.run(&["umount".as_ref(), self.dir.as_ref()]);
-            if unmounted.is_ok() || Instant::now() > deadline {
-                return unmounted;
-            }
-            sleep(PAUSE);
-        }
     }
 
     /// The images, unmounted.
