@@ -1,203 +1,149 @@
 //! The kernel and the engine change one volume in turn, on every combination of features that the kernel here
-//! mounts; on others the engine alone does. After each round e2fsck judges the volume, and the next one
-//! begins with comparing all of it with a model.
+//! mounts, and on random ones; on others the engine alone does, and debugfs reads it instead of the kernel.
+//! After each round e2fsck judges the volume, and the next one begins with comparing all of it with a model.
 
-use crate::common::{long, open_image, pattern};
-use hectare_engine::{Creation, RenameMode, Volume, XattrHow};
+mod model;
+
+use crate::common::{long, try_open_image};
+use hectare_device::FileOptions;
+use hectare_engine::{JournalDevice, OpenOptions, Volume};
+use hectare_oracle::feature_matrix::{Drawn, attach_journal, drawn};
+use hectare_oracle::loops::Access;
 use hectare_oracle::trees::Random;
-use hectare_oracle::{Combo, KernelMount, assert_clean, combos, skip, skip_part};
-use std::collections::BTreeMap;
+use hectare_oracle::{
+    Combo, KernelMount, LoopDevice, Skip, combos, debugfs, debugfs_write, fsck, skip, skip_part,
+};
+use model::{Abilities, Model, Op, engine_does, kernel_does};
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Operations of a round.
 const OPS: u32 = 60;
-/// Bytes of the largest file.
-const FILE_MAX: u64 = 700_000;
+/// Random sets of a long run, and its rounds on each.
+const DRAWN: (usize, u32) = (5, 12);
 
-#[derive(Clone, Debug)]
-enum Op {
-    Write { name: String, at: u64, len: u64, seed: u64 },
-    Resize { name: String, size: u64 },
-    Remove { name: String },
-    MakeDir { name: String },
-    RemoveDir { name: String },
-    Rename { from: String, to: String },
-    SetAttribute { name: String, len: u64 },
+/// A volume that changes hands, and what should be on it.
+struct Turns {
+    label: String,
+    image: PathBuf,
+    journal: Option<PathBuf>,
+    model: Model,
+    random: Random,
+    /// Whether the kernel has changed it.
+    is_the_kernels: bool,
 }
 
-/// The files with their content and an attribute's length, and the directories below the root.
-#[derive(Default)]
-struct Model {
-    files: BTreeMap<String, (Vec<u8>, u64)>,
-    dirs: Vec<String>,
+impl Turns {
+    /// An empty volume.
+    fn new(label: String, set: &Drawn, folder: &Path) -> Result<Self, Skip> {
+        let (image, journal) = (folder.join("image"), folder.join("journal"));
+        set.combo.make(&image)?;
+        let journal = set.external.then_some(journal);
+        if let Some(journal) = &journal {
+            attach_journal(&image, journal, set.combo.block_size)?;
+        }
+        if set.journals_data {
+            // Attributes and ACLs, too, as mke2fs sets it.
+            debugfs_write(&image, &["ssv default_mount_opts 0x2c"])?;
+        }
+        let random = Random::new(&label);
+        Ok(Self {
+            label,
+            image,
+            journal,
+            model: Model::new(abilities(&set.combo)),
+            random,
+            is_the_kernels: false,
+        })
+    }
+
+    fn opened(&self, options: OpenOptions) -> Volume {
+        let journal = self.journal.as_ref().map(|path| {
+            let device = FileOptions::new().write(!options.read_only).open(path).unwrap();
+            JournalDevice(Arc::new(device))
+        });
+        try_open_image(&self.image, OpenOptions { journal, ..options }).unwrap()
+    }
+
+    /// Has the kernel mount it, with what must stay until it is unmounted.
+    fn mounted(&self) -> Result<(KernelMount, Option<LoopDevice>), Skip> {
+        let device =
+            self.journal.as_ref().map(|path| LoopDevice::new(path, Access::ReadWrite)).transpose()?;
+        let options = device.as_ref().map(|device| format!("journal_path={}", device.path().display()));
+        Ok((KernelMount::new(&self.image, &options.unwrap_or_default())?, device))
+    }
+
+    fn ops(&mut self, allocates: bool) -> Vec<Op> {
+        (0..OPS).filter_map(|_| self.model.next(&mut self.random, allocates)).collect()
+    }
+
+    fn engine(&mut self) {
+        let volume = self.opened(OpenOptions::default());
+        self.ops(true).iter().for_each(|op| engine_does(&volume, op));
+        volume.close().unwrap();
+    }
+
+    fn kernel(&mut self, label: &str) {
+        let (mount, journal) = self.mounted().unwrap();
+        self.model.is_what_the_kernel_has(mount.path(), label);
+        // The hole that it makes in a file that it takes out of an inode is lost (6.18).
+        let allocates = !self.model.has_inline_data();
+        self.ops(allocates).iter().for_each(|op| kernel_does(mount.path(), op));
+        mount.unmount();
+        drop(journal);
+        self.is_the_kernels = true;
+    }
+
+    /// Has e2fsck judge it, and compares what the engine reads; and debugfs, where the kernel can't.
+    fn judge(&self, label: &str, mounts: bool) {
+        let journal = self.journal.as_ref().map(|path| path.display().to_string());
+        let flags = journal.iter().flat_map(|path| ["-j", path]);
+        let report = fsck::e2fsck_with(&self.image, &["-fn"].into_iter().chain(flags).collect::<Vec<_>>());
+        let report = report.unwrap();
+        // The kernel leaves trees of extents that could be smaller.
+        let fine = report.clean || (self.is_the_kernels && report.is_sound());
+        assert!(fine, "{label}: {}", report.output);
+        self.model.is_what_the_engine_has(&self.opened(OpenOptions::read_only()), label);
+        if !mounts {
+            let copy = tempfile::tempdir().unwrap();
+            debugfs(&self.image, &[&format!("rdump / {}", copy.path().display())]).unwrap();
+            self.model.is_what_debugfs_copied(copy.path(), label);
+        }
+    }
 }
 
-impl Model {
-    /// An operation that changes something, done to the model.
-    fn next(&mut self, random: &mut Random) -> Option<Op> {
-        let op = self.choose(random);
-        self.apply(&op).then_some(op)
-    }
-
-    /// An operation on what there is.
-    fn choose(&self, random: &mut Random) -> Op {
-        let dir = match random.below(self.dirs.len() as u64 + 1) {
-            0 => String::new(),
-            n => format!("{}/", self.dirs[n as usize - 1]),
-        };
-        // Some names are long, so that directories leave their inodes and their first block.
-        let tail = if random.below(3) == 0 {
-            "-a-name-that-is-longer-than-the-others".repeat(3)
-        } else {
-            String::new()
-        };
-        let new = format!("{dir}f{}{tail}", random.below(40));
-        let size = if random.below(2) == 0 { random.below(700) } else { random.below(FILE_MAX) };
-        let existing = self.files.keys().nth(random.below(self.files.len().max(1) as u64) as usize).cloned();
-        match (random.below(12), existing) {
-            (0..=4, _) | (_, None) => {
-                let seed = random.bits() >> 32;
-                Op::Write {
-                    name: new,
-                    at: random.below(size + 1),
-                    len: 1 + random.below(40_000.min(size + 1)),
-                    seed,
-                }
-            }
-            (5 | 6, Some(name)) => Op::Resize { name, size },
-            (7, Some(name)) => Op::Remove { name },
-            (8, Some(from)) => Op::Rename { from, to: new },
-            (9, Some(name)) => Op::SetAttribute { name, len: random.below(300) },
-            (10, _) => Op::MakeDir { name: format!("d{}", random.below(12)) },
-            _ => Op::RemoveDir { name: format!("d{}", random.below(12)) },
-        }
-    }
-
-    /// Does it to the model, if it changes anything.
-    fn apply(&mut self, op: &Op) -> bool {
-        match op {
-            Op::Write { name, at, len, seed } => {
-                let (content, _) = self.files.entry(name.clone()).or_default();
-                let (start, end) = (*at as usize, (at + len) as usize);
-                content.resize(content.len().max(end), 0);
-                content[start..end].copy_from_slice(&pattern(*seed, *at, *len as usize));
-            }
-            Op::Resize { name, size } => self.files.get_mut(name).unwrap().0.resize(*size as usize, 0),
-            Op::Remove { name } => drop(self.files.remove(name)),
-            Op::Rename { from, to } if from == to => return false,
-            Op::Rename { from, to } => {
-                let moved = self.files.remove(from).unwrap();
-                self.files.insert(to.clone(), moved);
-            }
-            Op::SetAttribute { name, len } => self.files.get_mut(name).unwrap().1 = *len,
-            Op::MakeDir { name } if self.dirs.contains(name) => return false,
-            Op::MakeDir { name } => self.dirs.push(name.clone()),
-            Op::RemoveDir { name } => {
-                let inside = format!("{name}/");
-                if !self.dirs.contains(name) || self.files.keys().any(|file| file.starts_with(&inside)) {
-                    return false;
-                }
-                self.dirs.retain(|dir| dir != name);
-            }
-        }
-        true
-    }
+fn abilities(combo: &Combo) -> Abilities {
+    let cluster = combo.args.iter().position(|arg| *arg == "-C").map(|at| combo.args[at + 1]);
+    let unit = cluster.map_or(u64::from(combo.block_size), |bytes| bytes.parse().unwrap());
+    // Beside the value a block has its own header, and that of the value.
+    let block = u64::from(combo.block_size) - 100;
+    let value_max = if combo.has("ea_inode") { 20_000 } else { block.min(3000) };
+    Abilities { extents: combo.extents, unit, inline_data: combo.has("inline_data"), value_max }
 }
 
-fn engine_does(volume: &Volume, op: &Op) {
-    let done = match op {
-        Op::Write { name, at, len, seed } => {
-            let file = volume.open_file(name).or_else(|_| volume.create_file(name, Creation::default()));
-            file.and_then(|file| file.write_all_at(*at, &pattern(*seed, *at, *len as usize)))
-        }
-        Op::Resize { name, size } => volume.open_file(name).and_then(|file| file.set_len(*size)),
-        Op::Remove { name } => volume.remove_file(name),
-        Op::Rename { from, to } => volume.rename_path(from, to, RenameMode::Replace),
-        Op::SetAttribute { name, len } => volume
-            .resolve(name, false)
-            .and_then(|nr| volume.set_xattr(nr, b"user.k", &vec![7; *len as usize], XattrHow::Either)),
-        Op::MakeDir { name } => volume.create_dir(name, Creation::default()).map(drop),
-        Op::RemoveDir { name } => volume.remove_dir(name),
+fn turns(label: String, set: &Drawn, rounds: u32, folder: &Path) {
+    let mut turns = match Turns::new(label, set, folder) {
+        Ok(turns) => turns,
+        Err(reason) => return skip_part!(set.combo.name, reason),
     };
-    done.unwrap_or_else(|error| panic!("{op:?}: {error}"));
-}
-
-fn kernel_does(root: &Path, op: &Op) {
-    let done = match op {
-        Op::Write { name, at, len, seed } => fs::File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(root.join(name))
-            .and_then(|file| file.write_all_at(&pattern(*seed, *at, *len as usize), *at)),
-        Op::Resize { name, size } => {
-            fs::File::options().write(true).open(root.join(name)).and_then(|file| file.set_len(*size))
-        }
-        Op::Remove { name } => fs::remove_file(root.join(name)),
-        Op::Rename { from, to } => fs::rename(root.join(from), root.join(to)),
-        Op::SetAttribute { name, len } => {
-            let flags = rustix::fs::XattrFlags::empty();
-            rustix::fs::setxattr(root.join(name), "user.k", &vec![7; *len as usize], flags)
-                .map_err(Into::into)
-        }
-        Op::MakeDir { name } => fs::create_dir(root.join(name)),
-        Op::RemoveDir { name } => fs::remove_dir(root.join(name)),
-    };
-    done.unwrap_or_else(|error| panic!("{op:?}: {error}"));
-}
-
-fn engine_has(volume: &Volume, model: &Model, label: &str) {
-    for (name, (content, _)) in &model.files {
-        assert!(volume.read(name).unwrap() == *content, "{label}: {name} differs for the engine");
-    }
-    let names: usize = model.dirs.iter().map(|dir| volume.read_dir(dir).unwrap().len()).sum();
-    assert_eq!(names, model.files.keys().filter(|name| name.contains('/')).count(), "{label}");
-}
-
-fn kernel_has(root: &Path, model: &Model, label: &str) {
-    for (name, (content, _)) in &model.files {
-        assert!(fs::read(root.join(name)).unwrap() == *content, "{label}: {name} differs for the kernel");
-    }
-    let inside = |dir: &String| fs::read_dir::<PathBuf>(root.join(dir)).unwrap().count();
-    let names: usize = model.dirs.iter().map(inside).sum();
-    assert_eq!(names, model.files.keys().filter(|name| name.contains('/')).count(), "{label}");
-}
-
-fn turns(combo: &Combo, rounds: u32, folder: &Path) {
-    let label = format!("turns, {}", combo.name);
-    let image = folder.join("image");
-    if let Err(reason) = combo.make(&image) {
-        return skip_part!(label, reason);
-    }
-    let mounts = match combo.mountable() {
-        Ok(()) => true,
+    let mounts = match turns.mounted() {
+        Ok(_) => true,
         Err(reason) => {
-            skip_part!(format!("{label}, by the kernel"), reason);
+            skip_part!(format!("{}, by the kernel (debugfs reads it)", turns.label), reason);
             false
         }
     };
-    let mut model = Model::default();
-    let mut random = Random::new(&label);
     for round in 0..rounds {
-        let label = format!("{label}, round {round}");
+        let label = format!("{}, round {round}", turns.label);
         if round % 2 == 0 || !mounts {
-            let volume = open_image(&image);
-            for op in (0..OPS).filter_map(|_| model.next(&mut random)) {
-                engine_does(&volume, &op);
-            }
-            volume.close().unwrap();
+            turns.engine();
         } else {
-            let mount = KernelMount::new(&image, "").unwrap();
-            kernel_has(mount.path(), &model, &label);
-            for op in (0..OPS).filter_map(|_| model.next(&mut random)) {
-                kernel_does(mount.path(), &op);
-            }
-            mount.unmount();
+            turns.kernel(&label);
         }
-        assert_clean(&image).unwrap();
-        engine_has(&crate::common::open_read_only(&image), &model, &label);
+        turns.judge(&label, mounts);
     }
 }
 
@@ -209,6 +155,39 @@ fn the_kernel_and_the_engine_change_every_kind_of_volume_in_turn() {
     let rounds = if long("turns, 20 rounds each") { 20 } else { 4 };
     let temporary = tempfile::tempdir().unwrap();
     for combo in combos() {
-        turns(combo, rounds, temporary.path());
+        let set = Drawn { combo: *combo, journals_data: false, external: false };
+        turns(format!("turns, {}", combo.name), &set, rounds, temporary.path());
     }
+}
+
+/// The seed of this night: `HECTARE_SEED`, or the number of the day.
+fn tonight() -> u64 {
+    let given = std::env::var("HECTARE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let today = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
+    given.unwrap_or_else(today)
+}
+
+/// A long run has other sets every night; `HECTARE_SETS` says how many.
+#[test]
+fn the_kernel_and_the_engine_change_random_kinds_of_volumes_in_turn() {
+    if let Err(reason) = hectare_oracle::tool::need("mke2fs") {
+        skip!("turns::random_kinds", reason);
+    }
+    let (seed, count, rounds) = if long("turns, random sets of the night") {
+        let asked = std::env::var("HECTARE_SETS").ok().and_then(|count| count.parse().ok());
+        (tonight(), asked.unwrap_or(DRAWN.0), DRAWN.1)
+    } else {
+        (1, 2, 2)
+    };
+    let temporary = tempfile::tempdir().unwrap();
+    let mut failed = Vec::new();
+    for set in drawn(seed, count).unwrap() {
+        eprintln!("HECTARE_SEED={seed}: {set:?}");
+        let _ = fs::remove_file(temporary.path().join("image")); // of the set before
+        let label = format!("turns, {}", set.combo.name);
+        if catch_unwind(|| turns(label, &set, rounds, temporary.path())).is_err() {
+            failed.push(set.combo.name);
+        }
+    }
+    assert!(failed.is_empty(), "HECTARE_SEED={seed}: {failed:?} failed, each with a report above");
 }
