@@ -185,7 +185,7 @@ mod tests {
                 assert!(bytes == whole);
             }
         }
-        let mut bytes = whole.clone();
+        let mut bytes = whole;
         assert_eq!(mend(&mut bytes, seed, found), None, "nothing is wrong");
         bytes[5] ^= 1;
         bytes[900] ^= 3;

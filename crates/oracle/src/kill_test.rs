@@ -18,7 +18,7 @@ use crate::mount::can_mount;
 use crate::trees::random::Random;
 use crate::wait::PAUSE;
 use crate::{KernelMount, Scale, Skip, Tree, fsck, is_root, source, tool};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -352,10 +352,14 @@ impl Noise {
 
 impl Drop for Noise {
     fn drop(&mut self) {
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) else { return };
+        let _ = kill_process_group(group, Signal::KILL);
         let _ = self.0.wait();
+        // The others end when the calls that they are in are answered.
+        let end = Instant::now() + PATIENCE;
+        while test_kill_process_group(group).is_ok() && Instant::now() < end {
+            thread::sleep(PAUSE);
+        }
     }
 }
 

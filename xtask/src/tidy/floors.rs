@@ -169,6 +169,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["filled"],
             &["kill_test"],
             &["conform"],
+            &["stress"],
         ],
     ),
     (

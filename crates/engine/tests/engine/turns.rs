@@ -139,9 +139,9 @@ fn turns(label: String, set: &Drawn, rounds: u32, folder: &Path) {
     for round in 0..rounds {
         let label = format!("{}, round {round}", turns.label);
         if round % 2 == 0 || !mounts {
-            turns.engine()
+            turns.engine();
         } else {
-            turns.kernel(&label)
+            turns.kernel(&label);
         }
         turns.judge(&label, mounts);
     }

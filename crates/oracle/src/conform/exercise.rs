@@ -197,8 +197,15 @@ impl Said {
             (Self::Bytes(mine), Self::Bytes(theirs)) => {
                 let same = mine.iter().zip(theirs).take_while(|(one, other)| one == other).count();
                 let last = mine.iter().zip(theirs).rposition(|(one, other)| one != other);
+                let begin = |bytes: &[u8]| {
+                    bytes[same.min(bytes.len())..].iter().take(4).copied().collect::<Vec<u8>>()
+                };
+                let (found, wanted) = (begin(mine), begin(theirs));
                 let (mine, theirs) = (mine.len(), theirs.len());
-                format!("{mine} bytes for {theirs}, wrong from byte {same} to {last:?} of them")
+                format!(
+                    "{mine} bytes for {theirs}, wrong from byte {same} to {last:?} of them: {found:?}... for \
+                     {wanted:?}..."
+                )
             }
             (mine, theirs) => format!("{} for {}", mine.shown(), theirs.shown()),
         }

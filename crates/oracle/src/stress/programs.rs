@@ -117,8 +117,8 @@ fn bogo_operations(output: &str) -> u64 {
 
 /// What leaves a tree behind, when it is killed: a copy of the directory `$0`, and stressors.
 pub(super) const LEAVES_A_TREE: &str = "cp -a \"$0\" copied; exec stress-ng --dir 1 --dirmany 1 --dentry 1 \
-     --link 1 --rename 1 --symlink 1 --filename 1 --xattr 1 --copy-file 1 --iomix 1 --iomix-bytes 8M --fpunch 1 \
-     --fallocate 1 --fallocate-bytes 8M --mknod 1 --hdd 1 --hdd-bytes 8M -t 600s --temp-path .";
+     --link 1 --rename 1 --symlink 1 --filename 1 --xattr 1 --copy-file 1 --iomix 1 --iomix-bytes 8M \
+     --fpunch 1 --fallocate 1 --fallocate-bytes 8M --mknod 1 --hdd 1 --hdd-bytes 8M -t 600s --temp-path .";
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +130,7 @@ mod tests {
 stress-ng: metrc: [7]                           (secs)    (secs)    (secs)   (real time) (usr+sys time)
 stress-ng: metrc: [7] hdd                4134     15.03      0.12      0.08       275.07       20782.96
 stress-ng: metrc: [7] dir                 537     16.26      0.03      0.26        33.02        1843.94
-stress-ng: metrc: [7] hdd                  855.83 MB/sec read rate (geometic mean of 1 instances)
+stress-ng: metrc: [7] hdd                  855.83 MB/sec read rate (mean of 1)
 stress-ng: info:  [7] successful run completed in 17.68s";
         assert_eq!(bogo_operations(output), 4134 + 537);
     }

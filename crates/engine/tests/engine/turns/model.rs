@@ -175,10 +175,10 @@ impl Model {
 
     /// Takes a name away, and its file if that was the last.
     fn unname(&mut self, name: &str) {
-        if let Some(nr) = self.names.remove(name) {
-            if !self.names.values().any(|other| *other == nr) {
-                self.files.remove(&nr);
-            }
+        if let Some(nr) = self.names.remove(name)
+            && !self.names.values().any(|other| *other == nr)
+        {
+            self.files.remove(&nr);
         }
     }
 
