@@ -144,7 +144,7 @@ fn a_journal_on_another_device_is_made_and_used() {
         hectare(&["umount", &dir]).ok();
         assert_eq!(read.unwrap(), b"of the kernel");
         written.unwrap();
-        assert!(in_use.refused().contains("is in use"), "{}", in_use.err);
+        assert!(in_use.refused().contains("is using it"), "{}", in_use.err);
         clean("changed through a mount")?;
         assert_eq!(
             hectare(&["cat", "--journal", &journal, &format!("{image}:/d/g")]).ok().text(),
