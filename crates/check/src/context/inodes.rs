@@ -83,11 +83,17 @@ impl Inodes {
 
     /// The inodes in use whose numbers are in a range, in ascending order.
     pub(crate) fn used(&self, numbers: RangeInclusive<u32>) -> impl Iterator<Item = (u32, &Info)> {
-        let pages = numbers.start() / PAGE..=numbers.end() / PAGE;
-        pages
-            .filter_map(|page| {
-                let (shelf, at, _) = place(page * PAGE);
-                Some((page, self.shelves.get(shelf)?.get(at)?.as_ref()?))
+        let (first, last) = (numbers.start() / PAGE, numbers.end() / PAGE);
+        let shelves = (0u32..).zip(&self.shelves);
+        let shelves =
+            shelves.skip(usize_of(first / SHELF)).take_while(move |(shelf, _)| shelf * SHELF <= last);
+        shelves
+            .flat_map(move |(shelf, pages)| {
+                let from = usize_of(first.saturating_sub(shelf * SHELF)).min(pages.len());
+                let to =
+                    usize_of((last - shelf * SHELF).saturating_add(1)).clamp(from, pages.len().max(from));
+                let number = first.max(shelf * SHELF);
+                (number..).zip(&pages[from..to]).filter_map(|(page, infos)| Some((page, infos.as_ref()?)))
             })
             .flat_map(|(page, infos)| (0..PAGE).map(move |index| page * PAGE + index).zip(infos.iter()))
             .filter(move |(nr, info)| info.used && numbers.contains(nr))

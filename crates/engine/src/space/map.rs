@@ -86,6 +86,10 @@ impl MapRef<'_> {
         })?;
         if from == LogicalBlock::ZERO {
             self.for_each_node(&mut |nr, _| check(LogicalBlock::ZERO, nr, 1))?;
+            // It is freed after them.
+            if let Some(block) = self.inode.file_acl {
+                let _ = check(LogicalBlock::ZERO, block, 1);
+            }
         }
         wrong?;
         runs.sort_unstable();

@@ -140,3 +140,22 @@ fn regression_a_name_of_a_free_inode_stays() {
     assert!(volume.remove_file("dir/file").is_err());
     volume.metadata("dir/file").unwrap();
 }
+
+/// Nor does one whose attribute block is one of the file's own blocks: it was freed twice, the second time too late.
+#[test]
+fn regression_a_name_stays_whose_attribute_block_is_in_the_map() {
+    let Some(held) = with_a_file("fuzzed::twice", "^has_journal,^metadata_csum,^uninit_bg") else { return };
+    held.volume.open_file("dir/file").unwrap().write_all_at(0, &[7; 5000]).unwrap();
+    let nr = held.volume.resolve("dir/file", false).unwrap();
+    held.volume.sync().unwrap();
+    let block = held.volume.inode_blocks(nr).unwrap().extents[0].physical;
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    save(&held.device.to_vec(), &image);
+    debugfs_write(&image, &[&format!("sif <{nr}> file_acl {block}")]).unwrap();
+    let volume = open_image(&image);
+    let refused = volume.remove_file("dir/file").unwrap_err().to_string();
+    assert!(refused.contains(&format!("block {block} twice")), "{refused}");
+    volume.metadata("dir/file").unwrap();
+}

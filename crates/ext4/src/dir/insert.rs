@@ -64,6 +64,10 @@ pub struct Spot<B> {
 /// The store's, [`Corrupt`] where the directory is, [`Unsupported`](crate::Unsupported) if its index can't be
 /// kept right.
 pub fn search<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Result<Search<S::Block>, S::Error> {
+    if store.blocks() == 0 {
+        // No name can be added either, and what it would lead to is made first.
+        return Err(Corrupt::new("directory", store.place(LogicalBlock::ZERO), "it has no blocks").into());
+    }
     match open_index_to_write(store, format)? {
         Some((index, root)) => search_indexed(store, format, &index, root, name),
         None => search_listed(store, format, name),
