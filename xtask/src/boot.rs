@@ -9,7 +9,7 @@
 //! `HECTARE_REQUIRE_ALL=1` makes that a failure.
 
 use crate::scratch::{Scratch, told};
-use crate::steps::{cargo, shown, target_folder, understood};
+use crate::steps::{built, shown, understood};
 use hectare_oracle::tool::{self, is_root};
 use std::fs;
 use std::io::{Read, Write};
@@ -101,10 +101,7 @@ fn boot(options: &Options) -> Result<(), Ended> {
     }
     let folder = Scratch::new(Path::new("/var/tmp"), "hectare-boot")?;
     let kernel = kernel(options, folder.path())?;
-    if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {
-        return Err("hectare can't be built".to_owned().into());
-    }
-    let hectare = target_folder().join("debug/hectare");
+    let hectare = built(false).ok_or("hectare can't be built".to_owned())?;
     let image = make(&hectare, folder.path())?;
     let said = talked(&kernel, &image)?;
     let missing: Vec<_> = ANSWERS.iter().filter(|answer| !said.contains(**answer)).collect();

@@ -7,7 +7,7 @@
 //! leaves both images.
 
 use crate::scratch::{Scratch, leave_nothing, told};
-use crate::steps::{cargo, minutes, parsed, shown, target_folder, understood, went_well};
+use crate::steps::{built, minutes, parsed, understood, went_well};
 use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_oracle::kill_test::Ended;
 use std::fmt::Debug;
@@ -94,10 +94,8 @@ fn known(name: &str) -> Result<&str, String> {
 /// Runs the job with its arguments; returns whether nothing differed.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {
-        return false;
-    }
-    let result = compared(&options, &target_folder().join("debug/hectare"));
+    let Some(program) = built(false) else { return false };
+    let result = compared(&options, &program);
     leave_nothing();
     went_well("conform", result)
 }

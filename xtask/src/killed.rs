@@ -8,7 +8,7 @@
 //! take several runs to recur.
 
 use crate::scratch::{Scratch, leave_nothing, told};
-use crate::steps::{cargo, shown, target_folder, understood, went_well};
+use crate::steps::{built, understood, went_well};
 use hectare_oracle::durability::Checked;
 use hectare_oracle::kill_test::{Ended, Killed, Round};
 use std::path::Path;
@@ -48,10 +48,8 @@ impl Options {
 /// Runs the job with its arguments; returns whether nothing was lost.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {
-        return false;
-    }
-    let result = rounds(&options, &target_folder().join("debug/hectare"));
+    let Some(program) = built(false) else { return false };
+    let result = rounds(&options, &program);
     leave_nothing();
     went_well(&format!("killed --seed {}", options.seed), result)
 }

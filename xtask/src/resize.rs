@@ -1,7 +1,7 @@
 //! Resizes: `cargo xtask resize [--pairs N] [--seed N] [--first N]` judges N random pairs of sizes and features
-//! against resize2fs, e2fsck and the kernel (200 of seed 1, if not told otherwise).
+//! against resize2fs, e2fsck and the kernel (200 of seed 1, unless --pairs and --seed say otherwise).
 //!
-//! The work is a test of `hectare-resize` that does nothing unless it is told how many; a pair that fails is
+//! The work is a test of `hectare-resize` that does nothing unless a variable says how many; a pair that fails is
 //! printed with its number, and `--first` repeats from there.
 
 use crate::steps::root;

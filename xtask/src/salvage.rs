@@ -12,7 +12,7 @@
 //! nothing else of the format. Damages depend on the seed only.
 
 use crate::scratch::Scratch;
-use crate::steps::{cargo, shown, target_folder, understood, went_well};
+use crate::steps::{built, understood, went_well};
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -90,12 +90,7 @@ impl Options {
 /// Runs the job with its arguments; returns whether ours was nowhere the lowest in sum.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let profile: &[&str] = if options.release { &["--release"] } else { &[] };
-    if !shown(cargo().args(["build", "--quiet", "--package", "hectare"]).args(profile)) {
-        return false;
-    }
-    let folder = if options.release { "release/hectare" } else { "debug/hectare" };
-    let program = target_folder().join(folder);
+    let Some(program) = built(options.release) else { return false };
     let result = compare(&options, &program).and_then(|()| undelete(&options, &program));
     went_well(&format!("salvage --seed {}", options.seed), result)
 }

@@ -50,6 +50,13 @@ pub(crate) fn went_well(job: &str, result: Result<(), String>) -> bool {
     result.inspect_err(|message| eprintln!("{job} FAILED: {message}")).is_ok()
 }
 
+/// Builds the binary `hectare`, with all optimisations if `released`. Returns where it is.
+pub(crate) fn built(released: bool) -> Option<PathBuf> {
+    let (profile, folder): (&[&str], _) = if released { (&["--release"], "release") } else { (&[], "debug") };
+    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare"]).args(profile));
+    done.then(|| target_folder().join(folder).join("hectare"))
+}
+
 /// The output of a command, if it ran and succeeded.
 pub(crate) fn quiet(command: &mut Command) -> Option<Output> {
     command.output().ok().filter(|output| output.status.success())

@@ -9,7 +9,7 @@
 //! installed (`HECTARE_NO_INSTALL=1` forbids it); without it, the run says so.
 
 use crate::scratch::{Scratch, leave_nothing, told};
-use crate::steps::{cargo, parsed, shown, target_folder, understood, went_well};
+use crate::steps::{built, cargo, parsed, shown, target_folder, understood, went_well};
 use hectare_oracle::kill_test::Ended;
 use hectare_oracle::stress::{Figures, KINDS, Kind, Stress};
 use std::path::{Path, PathBuf};
@@ -51,10 +51,8 @@ impl Options {
 /// Runs the job with its arguments; returns whether nothing was wrong.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {
-        return false;
-    }
-    let result = stressed(&options, &target_folder().join("debug/hectare"));
+    let Some(program) = built(false) else { return false };
+    let result = stressed(&options, &program);
     leave_nothing();
     went_well(&format!("stress --seed {}", options.seed), result)
 }

@@ -4,9 +4,10 @@ use crate::bits::{Bits, all_set_from, count_ones, is_set};
 use crate::context::Scan;
 use crate::report::{Error, Problem, What};
 use hectare_ext4::error::Place;
+use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, GroupNr, usize_of};
+use hectare_units::{BlockNr, GroupNr, OutOfMemory, usize_of};
 
 /// Differences of one bitmap that are named.
 const NAMED_MAX: usize = 4;
@@ -58,7 +59,7 @@ impl Scan<'_> {
         totals.clusters += u64::from(used);
         totals.free_clusters += u64::from(clusters - used);
         if self.group_flag(desc, GroupFlags::BLOCK_UNINIT) {
-            if self.own_metadata(nr, desc)?.slice(0, u64::from(clusters)) != expected {
+            if own_metadata(self.volume.geometry(), nr, desc)?.slice(0, u64::from(clusters)) != expected {
                 let reason = "the group is marked as holding only its own metadata, which is wrong";
                 self.tell(What::BlockBitmap, Place::Group(nr), reason);
             }
@@ -78,32 +79,6 @@ impl Scan<'_> {
             self.tell(What::Counts, Place::Group(nr), reason);
         }
         Ok(())
-    }
-
-    /// The bitmap of a group that was never initialised: its own metadata.
-    fn own_metadata(&self, nr: GroupNr, desc: &GroupDesc) -> Result<Bits, Error> {
-        let geometry = self.volume.geometry();
-        let mut bits = Bits::new(u64::from(geometry.clusters_in(nr)))?;
-        let first = geometry.first_block(nr).get();
-        let end = first + u64::from(geometry.blocks_in(nr));
-        let shift = geometry.cluster_ratio_shift;
-        let mut add = |from: u64, to: u64| {
-            let (from, to) = (from.max(first), to.min(end));
-            if from < to {
-                let _ = bits.claim((from - first) >> shift..((to - 1 - first) >> shift) + 1);
-            }
-        };
-        let one = |block: BlockNr| (block.get(), block.get() + 1);
-        let table = desc.inode_table.get();
-        for (from, to) in [
-            (first, first + u64::from(geometry.base_meta_blocks(nr))),
-            one(desc.block_bitmap),
-            one(desc.inode_bitmap),
-            (table, table + u64::from(geometry.itable_blocks())),
-        ] {
-            add(from, to);
-        }
-        Ok(bits)
     }
 
     fn check_inode_bitmap(
@@ -206,4 +181,29 @@ impl Scan<'_> {
             |reason: String| Problem { what: What::Superblock, place: Place::Volume, reason: reason.into() };
         self.report.notes.extend(notes.into_iter().map(note));
     }
+}
+
+/// The block bitmap of a group that was never initialised: its own metadata.
+///
+/// # Errors
+/// If the system refuses the memory.
+pub fn own_metadata(geometry: &Geometry, nr: GroupNr, desc: &GroupDesc) -> Result<Bits, OutOfMemory> {
+    let mut bits = Bits::new(u64::from(geometry.clusters_in(nr)))?;
+    let first = geometry.first_block(nr).get();
+    let end = first + u64::from(geometry.blocks_in(nr));
+    let shift = geometry.cluster_ratio_shift;
+    let one = |block: BlockNr| (block.get(), block.get() + 1);
+    let table = desc.inode_table.get();
+    for (from, to) in [
+        (first, first + u64::from(geometry.base_meta_blocks(nr))),
+        one(desc.block_bitmap),
+        one(desc.inode_bitmap),
+        (table, table + u64::from(geometry.itable_blocks())),
+    ] {
+        let (from, to) = (from.max(first), to.min(end));
+        if from < to {
+            let _ = bits.claim((from - first) >> shift..((to - 1 - first) >> shift) + 1);
+        }
+    }
+    Ok(bits)
 }

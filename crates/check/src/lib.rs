@@ -44,6 +44,7 @@ mod reserved_inodes;
 mod steps;
 mod symlink;
 
+pub use bitmaps::own_metadata;
 pub use bits::{Bits, count_ones};
 pub use raw_inode::RawInode;
 pub use records::{Record, records};

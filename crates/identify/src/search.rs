@@ -26,7 +26,7 @@ const CHUNK: usize = 1 << 20;
 const ALIGNMENT: usize = 512;
 /// Bytes that are skipped where the device can't be read.
 const STEP: usize = 4096;
-/// Pairs of UUID and start that are told apart.
+/// The most pairs of UUID and start that are kept as different volumes.
 const VOLUMES_MAX: usize = 4096;
 /// Places of copies that are kept for each.
 const COPIES_MAX: usize = 64;

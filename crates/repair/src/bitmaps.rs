@@ -2,11 +2,11 @@
 
 use crate::report::Error;
 use crate::work::Work;
-use hectare_check::{Bits, What, count_ones};
+use hectare_check::{What, count_ones, own_metadata};
 use hectare_ext4::error::Place;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, Blocks, GroupNr, usize_of};
+use hectare_units::{Blocks, GroupNr, usize_of};
 
 impl Work<'_> {
     /// Writes all bitmaps and descriptors, and the superblock's counts.
@@ -36,7 +36,11 @@ impl Work<'_> {
             self.mended(What::Counts, Place::Group(nr), format!("{} clusters are free", clusters - used));
         }
         if self.group_flag(desc, GroupFlags::BLOCK_UNINIT) {
-            if self.own_metadata(nr, desc)?.slice(0, u64::from(clusters)) == found {
+            if own_metadata(self.geometry(), nr, desc)
+                .map_err(hectare_check::Error::from)?
+                .slice(0, u64::from(clusters))
+                == found
+            {
                 return Ok(());
             }
             self.mended(What::BlockBitmap, Place::Group(nr), "it is no longer empty: the bitmap is written");
@@ -51,29 +55,6 @@ impl Work<'_> {
             desc.seal_block_bitmap(&bitmap, &self.sb);
         }
         Ok(())
-    }
-
-    /// The bitmap of a group that was never initialised: its own metadata.
-    fn own_metadata(&self, nr: GroupNr, desc: &GroupDesc) -> Result<Bits, Error> {
-        let geometry = self.geometry();
-        let mut bits = Bits::new(u64::from(geometry.clusters_in(nr)))?;
-        let first = geometry.first_block(nr).get();
-        let end = first + u64::from(geometry.blocks_in(nr));
-        let shift = geometry.cluster_ratio_shift;
-        let one = |block: BlockNr| (block.get(), block.get() + 1);
-        let table = desc.inode_table.get();
-        for (from, to) in [
-            (first, first + u64::from(geometry.base_meta_blocks(nr))),
-            one(desc.block_bitmap),
-            one(desc.inode_bitmap),
-            (table, table + u64::from(geometry.itable_blocks())),
-        ] {
-            let (from, to) = (from.max(first), to.min(end));
-            if from < to {
-                let _ = bits.claim((from - first) >> shift..((to - 1 - first) >> shift) + 1);
-            }
-        }
-        Ok(bits)
     }
 
     fn write_inode_bitmap(&mut self, nr: GroupNr, desc: &mut GroupDesc) -> Result<(), Error> {

@@ -23,7 +23,7 @@
 //! Hazards: a map is read in the same way whenever it is read, so that what was claimed is what is written.
 //! Memory holds the overlay and some bytes for each inode in use.
 //!
-//! What this is not: it reads no content of files and can't tell whether it is damaged; it does not look for
+//! What this is not: it reads no content of files and does not find out whether it is damaged; it does not look for
 //! inodes outside of inode tables, replays no journal on another device, and leaves directories that are both
 //! encrypted and casefolded as they are.
 

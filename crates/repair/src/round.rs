@@ -5,7 +5,7 @@ use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
 use std::sync::Arc;
 
-/// Problems that a check keeps: what a round is told to look at.
+/// Problems that a check keeps: the ones that a round works on.
 const PROBLEMS_MAX: usize = 1 << 20;
 
 /// Mends until the check finds nothing.

@@ -57,7 +57,7 @@ struct Evacuation<'a> {
     /// Where the search for space goes on.
     cursor: u64,
     numbers: Numbers,
-    /// Attribute blocks, by their old place, that were dealt with.
+    /// Attribute blocks, by their old place, that have been moved.
     attributes: HashMap<u64, BlockNr>,
     quotas: quotas::Changes,
     moved: Moved,

@@ -1,6 +1,6 @@
 //! Reads the names in directories, and in blocks of directories that nobody owns any more.
 //!
-//! A block of a damaged directory gives every name that can still be told apart. A block is read for one
+//! A block of a damaged directory gives every name that its records still lead to. A block is read for one
 //! directory only: for the first that its checksum is right for, else for the first that claims it; so that
 //! directories which share blocks can't multiply names.
 

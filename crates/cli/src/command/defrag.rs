@@ -16,7 +16,8 @@ use std::collections::HashSet;
 /// Move the blocks of files together
 ///
 /// A file that lies in more places than it has stretches without a hole is copied to fewer, if there is room.
-/// Content and times stay, and a power cut harms nothing: each block is at its old place or at its new one.
+/// Content and times stay. With a journal a power cut harms nothing: each block is at its old place or at its
+/// new one.
 /// Journalled files, and volumes with bigalloc, are left as they are.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare defrag -n disk.img\n  hectare defrag disk.img:/var/lib/db")]

@@ -278,12 +278,12 @@ fn tell_end(
     let count = repaired.mends.len();
     if !written {
         let why = if arguments.preen { ", some of which lose something: -y makes them" } else { "" };
-        let line = format!("{name}: {count} changes would make it sound{why}; nothing was written");
+        let line = format!("{name}: {} would make it sound{why}; nothing was written", changes(count));
         return Err(ended(line, LEFT));
     }
     if !arguments.json {
         let mut out = Output::new();
-        writeln!(out, "{name}: mended, {count} changes")?;
+        writeln!(out, "{name}: mended by {}", changes(count))?;
         if let Some(undo) = undo {
             let undo = shown(undo.as_os_str().as_bytes());
             writeln!(out, "'hectare undo {name} {undo}' puts back what was there")?;
@@ -291,6 +291,11 @@ fn tell_end(
         out.finish()?;
     }
     Err(Failure::Ended { line: None, code: MENDED })
+}
+
+/// So many changes.
+fn changes(count: usize) -> String {
+    if count == 1 { "1 change".to_owned() } else { format!("{count} changes") }
 }
 
 fn json(mend: &Mend) -> JsonMend {

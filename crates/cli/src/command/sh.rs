@@ -33,13 +33,15 @@ pub(crate) struct Arguments {
 }
 
 /// Options about how the image is opened, by the names that the parser and users have for them.
-const OPENING: [(&str, &str); 14] = [
+const OPENING: [(&str, &str); 16] = [
     ("superblock", "--superblock"),
     ("ignore_checksums", "--ignore-checksums"),
     ("no_journal", "--no-journal"),
     ("allow_truncated", "--allow-truncated"),
     ("partition", "--partition"),
     ("offset", "--offset"),
+    ("from_partition", "--from-partition"),
+    ("from_offset", "--from-offset"),
     ("journal", "--journal"),
     ("no_lock", "--no-lock"),
     ("policy", "--policy"),

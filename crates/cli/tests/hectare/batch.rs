@@ -41,6 +41,7 @@ fn nothing_is_done_unless_all_lines_can_be_parsed() {
         ("info disk.img", "not one for batches"),
         ("mkdir --policy mballoc /b", "--policy says how the image is opened"),
         ("ls --partition 1 /", "--partition says"),
+        ("cp --from-offset 1 :/a :/b", "--from-offset says"),
         ("xattr get --no-lock user.a /", "--no-lock says"),
         ("mkdir 'b", "a quote is not closed"),
         ("sh disk.img", "not one for batches"),

@@ -132,7 +132,7 @@ fn a_journal_on_another_device_is_made_and_used() {
             "of the kernel"
         );
         clean("changed by the kernel")?;
-        // So does a mount here, if it is told where the journal is.
+        // So does a mount here, if its option names the journal.
         let dir = path("dir");
         std::fs::create_dir(&dir).unwrap();
         let alone = hectare(&["mount", &image, &dir]);

@@ -2,8 +2,9 @@
 //!
 //! A stretch of file blocks without a hole that lies in several places is copied to fewer: space is reserved,
 //! the data is copied there, and one transaction exchanges the mapping and frees the old place. The commit
-//! flushes the data before it; so after a crash the file is mapped to the old place or to the new one, and both
-//! hold its content. A long stretch moves in several such steps, each of which leaves the file as it reads.
+//! flushes the data before it; so with a journal the file is mapped to the old place or to the new one after a
+//! crash, and both hold its content. Without a journal a crash may leave what a check has to mend, as any
+//! change of a map does there. A long stretch moves in several such steps, each of which leaves the file as it reads.
 //!
 //! Nothing moves unless the stretch comes to lie in fewer places. Times stay, and so does what is unwritten.
 //!

@@ -72,7 +72,11 @@ impl MapRef<'_> {
     pub(crate) fn check_range(&self, from: LogicalBlock, end: u64) -> Result<()> {
         let (mut runs, mut wrong) = (Vec::new(), Ok(()));
         let mut check = |logical, physical, len| {
-            wrong = self.check_outside(logical, physical, len).and_then(|()| self.check_used(physical, len));
+            // The first that is wrong stays: nodes and attributes come after the content.
+            if wrong.is_ok() {
+                wrong =
+                    self.check_outside(logical, physical, len).and_then(|()| self.check_used(physical, len));
+            }
             if runs.len() < RUNS_MAX {
                 runs.push((physical, len));
             }

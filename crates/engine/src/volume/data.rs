@@ -28,7 +28,8 @@ impl Volume {
     }
 
     /// Moves a file's blocks to fewer places, if there is room for that: what it holds and its times stay. Reads
-    /// and writes of the file wait meanwhile. A crash leaves each block at its old place or at its new one.
+    /// and writes of the file wait meanwhile. With a journal, a crash leaves each block at its old place or at its
+    /// new one; without one, the volume may need a check.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`], and nothing has moved, for what is no regular file, for journalled content

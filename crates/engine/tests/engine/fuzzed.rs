@@ -159,3 +159,25 @@ fn regression_a_name_stays_whose_attribute_block_is_in_the_map() {
     assert!(refused.contains(&format!("block {block} twice")), "{refused}");
     volume.metadata("dir/file").unwrap();
 }
+
+/// A map that leads to the volume's metadata is refused also where nodes or attributes come after the content: the
+/// check of those hid what was found before.
+#[test]
+fn regression_what_is_wrong_with_the_content_is_not_forgotten() {
+    let Some(held) = with_a_file("fuzzed::first", "^has_journal,^metadata_csum,^uninit_bg") else { return };
+    held.volume.open_file("dir/file").unwrap().write_all_at(0, &[7; 1000]).unwrap();
+    let nr = held.volume.resolve("dir/file", false).unwrap();
+    held.volume.set_xattr(nr, "user.a", &[1; 700], XattrHow::Either).unwrap();
+    held.volume.sync().unwrap();
+    assert!(held.volume.inode_blocks(nr).unwrap().attribute_block.is_some());
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    save(&held.device.to_vec(), &image);
+    // The place of the first extent: the block after the superblock, where the group descriptors are.
+    debugfs_write(&image, &[&format!("sif <{nr}> block[5] 2")]).unwrap();
+    let volume = open_image(&image);
+    let refused = volume.remove_file("dir/file").unwrap_err().to_string();
+    assert!(refused.contains("holds metadata of the volume"), "{refused}");
+    volume.metadata("dir/file").unwrap();
+}

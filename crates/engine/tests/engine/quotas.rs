@@ -550,7 +550,7 @@ fn broken_quota_files_are_refused_by_name_and_nothing_is_written() {
     }
 }
 
-/// A file with values in inodes of their own: those count for whoever gets the file, too.
+/// A file with values in inodes of their own: those count for the new owner of the file, too.
 #[test]
 fn regression_values_in_inodes_of_their_own_go_with_their_file_to_new_owners() {
     let args = ["-t", "ext4", "-b", "1024", "-O", "quota,project,ea_inode"];

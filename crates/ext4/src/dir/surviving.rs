@@ -27,7 +27,7 @@ pub struct Survivor<'a> {
     pub hidden: bool,
 }
 
-/// The records of a block that can be told apart, in order.
+/// The records of a block whose lengths can be followed, in order.
 #[must_use]
 pub fn surviving<'a>(block: &'a [u8], format: &Format) -> Vec<Survivor<'a>> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Packed files and archives: what their first bytes tell without unpacking.
+//! Packed files and archives: what their first bytes show without unpacking.
 //!
 //! Facts: RFC 1952 (gzip), RFC 8878 (Zstandard), POSIX (tar).
 
