@@ -267,10 +267,28 @@ impl Side {
                     mapping.flush().map_err(|error| error.to_string())?;
                 }
             }
-            op => self.change(op, model).map_err(told)?,
+            op => {
+                self.settle_end(op, model)?;
+                self.change(op, model).map_err(told)?;
+            }
         }
         let stat = rustix::fs::fstat(&self.file).map_err(told)?;
         Ok(Said::Len(u64::try_from(stat.st_size).unwrap_or(0)))
+    }
+
+    /// Writes the mapped pages back before the file grows. While the kernel writes back the page of the end,
+    /// Linux 6.18's FUSE clears what a write has just put behind the end (`docs/operating.md`).
+    fn settle_end(&self, op: Op, model: &Model) -> Result<(), String> {
+        let end = match op {
+            Op::Write(at, len, _) | Op::DirectWrite(at, len, _) | Op::Allocate(_, at, len) => at + len,
+            Op::Copy(_, to, len) => to + len,
+            Op::Append(..) => model.len() + 1,
+            _ => 0,
+        };
+        match &self.mapped {
+            Some(mapped) if end > model.len() => mapped.flush().map_err(|error| error.to_string()),
+            _ => Ok(()),
+        }
     }
 
     fn change(&mut self, op: Op, model: &Model) -> Result<(), Errno> {
