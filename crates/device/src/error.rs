@@ -100,6 +100,8 @@ pub enum Reason {
     Unaligned(u32),
     /// The file system that holds it does not support a file of this many bytes.
     TooLarge(Bytes),
+    /// The map of a disk image is damaged; the text says how.
+    Damaged(String),
 }
 
 impl fmt::Display for Reason {
@@ -112,6 +114,7 @@ impl fmt::Display for Reason {
             Self::ReadOnly => f.write_str("it was opened for reading only"),
             Self::Busy(holder) => f.write_str(holder),
             Self::NotADevice(what) => f.write_str(what),
+            Self::Damaged(how) => write!(f, "the disk image is damaged: {how}"),
             Self::Exists => f.write_str("it exists already"),
             Self::Unsupported(why) => f.write_str(why),
             Self::Unaligned(unit) => {
@@ -222,7 +225,7 @@ impl Error {
     pub fn raw_os_error(&self) -> i32 {
         let errno = match self.0.reason {
             Reason::Io(n) | Reason::Source(n) => return n,
-            Reason::OutOfRange(_) | Reason::EndsEarly => Errno::IO,
+            Reason::OutOfRange(_) | Reason::EndsEarly | Reason::Damaged(_) => Errno::IO,
             Reason::ReadOnly => Errno::ROFS,
             Reason::Busy(_) => Errno::BUSY,
             Reason::NotADevice(_) => Errno::NOTBLK,
