@@ -98,6 +98,8 @@ pub enum Reason {
     Unsupported(&'static str),
     /// Its length does not suit direct I/O, which works in units of this many bytes.
     Unaligned(u32),
+    /// The server that has it refused, or can't be reached; the text says why.
+    Remote(String),
     /// The file system that holds it does not support a file of this many bytes.
     TooLarge(Bytes),
 }
@@ -110,7 +112,7 @@ impl fmt::Display for Reason {
             Self::OutOfRange(size) => write!(f, "that is beyond its end, it has {size} bytes"),
             Self::EndsEarly => f.write_str("it became shorter while in use"),
             Self::ReadOnly => f.write_str("it was opened for reading only"),
-            Self::Busy(holder) => f.write_str(holder),
+            Self::Busy(text) | Self::Remote(text) => f.write_str(text),
             Self::NotADevice(what) => f.write_str(what),
             Self::Exists => f.write_str("it exists already"),
             Self::Unsupported(why) => f.write_str(why),
@@ -222,7 +224,7 @@ impl Error {
     pub fn raw_os_error(&self) -> i32 {
         let errno = match self.0.reason {
             Reason::Io(n) | Reason::Source(n) => return n,
-            Reason::OutOfRange(_) | Reason::EndsEarly => Errno::IO,
+            Reason::OutOfRange(_) | Reason::EndsEarly | Reason::Remote(_) => Errno::IO,
             Reason::ReadOnly => Errno::ROFS,
             Reason::Busy(_) => Errno::BUSY,
             Reason::NotADevice(_) => Errno::NOTBLK,
