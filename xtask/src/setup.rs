@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 59] = [
+const TOOLS: [Tool; 61] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -72,6 +72,8 @@ const TOOLS: [Tool; 59] = [
     ("mkswap", "util-linux"),
     ("pvcreate", "lvm2"),
     ("qemu-img", "qemu-utils"),
+    ("img2simg", "android-sdk-libsparse-utils"),
+    ("simg2img", "android-sdk-libsparse-utils"),
     ("xorriso", "xorriso"),
 ];
 

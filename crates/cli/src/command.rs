@@ -11,6 +11,7 @@ pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
+pub(crate) mod convert;
 pub(crate) mod cp;
 pub(crate) mod defrag;
 pub(crate) mod described;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     MkfsXfs(mkfs::xfs::Arguments),
     Build(build::Arguments),
     Export(export::Arguments),
+    Convert(convert::Arguments),
     Diff(diff::Arguments),
     Ls(ls::Arguments),
     Tree(tree::Arguments),
@@ -144,6 +146,7 @@ impl Command {
             Self::MkfsXfs(arguments) => mkfs::xfs::run(&arguments),
             Self::Build(arguments) => build::run(&arguments),
             Self::Export(arguments) => export::run(&arguments),
+            Self::Convert(arguments) => convert::run(&arguments),
             Self::Diff(arguments) => diff::run(&arguments),
             Self::Ls(arguments) => ls::run(&arguments),
             Self::Tree(arguments) => tree::run(&arguments),

@@ -1,12 +1,24 @@
-//! The file or block device of an image, opened, before anything is known of what it holds.
+//! The disk of an image, opened, before anything is known of what it holds: the bytes of a file or block device,
+//! or those that a disk image (qcow2, VHD ...) has a map of.
+//!
+//! Hazard: what a file is, it says itself. One with an ext volume in its bytes is taken for that, whatever it
+//! begins with: its first KiB is for boot loaders, where anybody may have put the head of a disk image that names
+//! other files.
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::partition_args::Part;
-use hectare_device::{Device, FileDevice, FileOptions};
+use hectare_device::{Device, FileDevice, FileOptions, SliceDevice};
+use hectare_disk::Format;
+use hectare_ext4::superblock::MAGIC;
+use hectare_partition::Partition;
+use hectare_units::Bytes;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Where the magic number of an ext superblock is.
+const MAGIC_AT: Bytes = Bytes::new(1024 + 0x38);
 
 /// Which processes a command locks out of a file or device that it opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,9 +31,63 @@ pub(crate) enum Hold {
     Nobody,
 }
 
-/// The file or block device, or the part of it that holds the volume.
+/// The part of a disk that holds the volume: what is named, or else the disk, or the only partition with an ext
+/// volume.
 pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    part.of(file_device(path, hold)?)
+    let disk = disk(path, part, hold)?;
+    if part.is_whole() { volume_in(disk, path) } else { part.of(disk) }
+}
+
+/// The only partition of a disk with an ext volume, which is mentioned, or else the disk.
+pub(crate) fn volume_in(disk: Arc<dyn Device>, path: &Path) -> Outcome<Arc<dyn Device>> {
+    match only_volume(&*disk) {
+        Some(partition) => {
+            let name = shown(path.as_os_str().as_bytes());
+            let number = partition.number;
+            tell(format_args!("{name}: note: partition {number} is used, the only one with an ext volume"));
+            let slice = SliceDevice::new(disk, partition.start, partition.len);
+            Ok(Arc::new(slice.map_err(|error| Failure::Line(error.to_string()))?))
+        }
+        None => Ok(disk),
+    }
+}
+
+/// The disk as a whole.
+pub(crate) fn disk(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    disk_of(file_device(path, hold)?, path, part)
+}
+
+/// The disk that a file or block device holds.
+pub(crate) fn disk_of(file: FileDevice, path: &Path, part: Part) -> Outcome<Arc<dyn Device>> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Line(error.to_string());
+    if holds_ext(&file) {
+        return Ok(Arc::new(file));
+    }
+    match Format::of(&file).map_err(|error| failed(&error))? {
+        Some(format) => {
+            hectare_disk::open(file, path, format, part.backing()).map_err(|error| failed(&error))
+        }
+        None => Ok(Arc::new(file)),
+    }
+}
+
+/// Whether there is the magic number of an ext superblock; what can't be read has none.
+fn holds_ext(device: &dyn Device) -> bool {
+    let mut magic = [0; 2];
+    device.read_at(MAGIC_AT, &mut magic).is_ok() && u16::from_le_bytes(magic) == MAGIC
+}
+
+/// The partition of a disk with an ext volume, if it is the only one.
+fn only_volume(disk: &dyn Device) -> Option<Partition> {
+    if holds_ext(disk) {
+        return None;
+    }
+    let found = hectare_partition::partitions(disk).ok()?;
+    let mut volumes = found.into_iter().filter(|partition| {
+        SliceDevice::new(disk, partition.start, partition.len).is_ok_and(|slice| holds_ext(&slice))
+    });
+    let only = volumes.next()?;
+    volumes.next().is_none().then_some(only)
 }
 
 /// The file or block device as a whole.

@@ -67,7 +67,6 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             ],
             &["spinner", "umask"],
             &[
-                "disk_format",
                 "dumpe2fs",
                 "entry",
                 "image_path",
@@ -80,7 +79,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "reproducible",
             ],
             &["explanation", "image_device", "logging"],
-            &["write_args"],
+            &["disk_format", "write_args"],
             &["image"],
             &["directory", "free_extents", "walk"],
             &["copy", "map"],

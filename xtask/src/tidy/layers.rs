@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 24] = [
+const LAYERS: [&str; 25] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -17,6 +17,7 @@ const LAYERS: [&str; 24] = [
     "hectare-alloc-virtual",
     "hectare-ext4",
     "hectare-probe",
+    "hectare-disk",
     "hectare-identify",
     "hectare-journal",
     "hectare-xfs",

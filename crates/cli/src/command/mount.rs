@@ -12,6 +12,7 @@
 //! of the image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome};
+use crate::image_device::{disk_of, volume_in};
 use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
@@ -352,10 +353,11 @@ fn serve_watched(
     let name = shown(arguments.image.as_os_str().as_bytes());
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
     let claim = file.claim().map_err(|error| fail(&error))?;
-    let device = if options.offset == 0 {
-        arguments.part.of(file)?
-    } else {
-        from_offset(file, Bytes::new(options.offset))?
+    let disk = disk_of(file, &image, arguments.part)?;
+    let device = match options.offset {
+        0 if arguments.part.is_whole() => volume_in(disk, &image)?,
+        0 => arguments.part.of(disk)?,
+        offset => from_offset(disk, Bytes::new(offset))?,
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;

@@ -19,6 +19,7 @@ mod damaged;
 mod dedupe;
 mod described;
 mod diff;
+mod disk_image;
 mod errors;
 mod explain;
 mod export;

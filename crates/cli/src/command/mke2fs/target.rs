@@ -3,7 +3,7 @@
 use super::{Arguments, given_size, name_of};
 use crate::command::mkfs::{Goal, failed, topology};
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, disk_of, file_device};
 use crate::partition_args::Part;
 use hectare_device::{Device, Topology};
 use hectare_mkfs::whole_pages;
@@ -42,7 +42,7 @@ impl<'a> Target<'a> {
         } else {
             let file = file_device(path, Hold::Writers)?;
             target.topology = topology(&file, part);
-            let whole = part.of(file)?.len();
+            let whole = part.of(disk_of(file, path, part)?)?.len();
             target.size = match given {
                 Some(given) => target.rounded(given, block),
                 None if whole.get() < 1024 => {

@@ -3,7 +3,7 @@
 use super::failed;
 use super::target::topology;
 use crate::failure::Outcome;
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, disk_of, file_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -47,7 +47,8 @@ impl ImageArguments {
             _ => {
                 let file = file_device(&self.image, Hold::Writers)?;
                 let topology = topology(&file, self.part);
-                Ok((asked.map_or_else(|| Ok(self.part.of(file)?.len()), Ok)?, topology))
+                let disk = disk_of(file, &self.image, self.part)?;
+                Ok((asked.map_or_else(|| Ok(self.part.of(disk)?.len()), Ok)?, topology))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The target of a new volume: a new file, or an existing file or device.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, disk_of, file_device};
 use crate::partition_args::Part;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, SliceDevice, Topology};
 use hectare_mkfs::refuse_occupied;
@@ -37,7 +37,7 @@ impl Goal {
         }
         let file = file_device(path, Hold::Everybody)?;
         let topology = topology(&file, part);
-        let mut device = part.of(file)?;
+        let mut device = part.of(disk_of(file, path, part)?)?;
         if !force {
             refuse_occupied(&*device).map_err(|error| super::failed(shown, &error))?;
         }
@@ -69,7 +69,8 @@ impl Goal {
             // It has its name from the start, as what is before the volume is the caller's.
             let end = end_of(part, shown, size)?;
             let file = options.create(path, end, Overwrite::Refuse).map_err(device_failed)?;
-            return Ok(Self { target: Target::There(part.of(file)?), topology: Topology::default() });
+            let target = Target::There(part.of(Arc::new(file))?);
+            return Ok(Self { target, topology: Topology::default() });
         }
         let pending = options.create_pending(path, size, Overwrite::Refuse).map_err(device_failed)?;
         Ok(Self { target: Target::New(Box::new(pending)), topology: Topology::default() })
@@ -101,7 +102,7 @@ impl Goal {
 /// A part of a file that is made longer for it.
 fn grown(file: FileDevice, part: Part, shown: &str, size: Bytes) -> Outcome<Arc<dyn Device>> {
     file.resize(end_of(part, shown, size)?).map_err(device_failed)?;
-    part.of(file)
+    part.of(Arc::new(file))
 }
 
 /// Where a part of this size ends: only one that is named by its start can be made.
