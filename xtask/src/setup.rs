@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 59] = [
+const TOOLS: [Tool; 65] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -73,6 +73,12 @@ const TOOLS: [Tool; 59] = [
     ("pvcreate", "lvm2"),
     ("qemu-img", "qemu-utils"),
     ("xorriso", "xorriso"),
+    ("nbdkit", "nbdkit"),
+    ("qemu-nbd", "qemu-utils"),
+    ("nbd-server", "nbd-server"),
+    ("nbdinfo", "libnbd-bin"),
+    ("nbdcopy", "libnbd-bin"),
+    ("nbd-client", "nbd-client"),
 ];
 
 /// What the demo uses.
