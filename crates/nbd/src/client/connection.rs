@@ -56,9 +56,11 @@ pub(super) struct Connection {
 
 struct Table {
     waiting: HashMap<u64, Waiter>,
-    /// Of these the reader has the assembly.
+    /// That of the last request.
     cookie: u64,
+    /// The reason, once the connection is over.
     ended: Option<Arc<str>>,
+    /// When the last reply came, or the first request after none were owed.
     heard: Instant,
 }
 
@@ -197,12 +199,12 @@ impl Connection {
         }
     }
 
-    /// Ends the connection and answers all that wait.
+    /// Ends the connection and answers all that wait. The first reason counts.
     pub(super) fn end(&self, reason: &str) {
+        let reason = Arc::clone(self.table.lock().ended.get_or_insert_with(|| reason.into()));
+        // Nobody makes a request again before the server can see that this connection is over.
         self.stream.shutdown(Shutdown::Both);
-        let mut table = self.table.lock();
-        let reason = Arc::clone(table.ended.get_or_insert_with(|| reason.into()));
-        for (_, waiter) in table.waiting.drain() {
+        for (_, waiter) in self.table.lock().waiting.drain() {
             waiter.slot.fill(Err(Arc::clone(&reason)));
         }
         self.room.notify_all();

@@ -5,11 +5,10 @@ use crate::servers::{Theirs, on, open, options};
 use hectare_device::Device;
 use hectare_nbd::{NbdDevice, Place};
 use hectare_oracle::skip;
-use hectare_oracle::tool::need;
+use hectare_oracle::tool::{need, run};
 use hectare_units::Bytes;
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const LEN: u64 = 16 << 20;
@@ -107,21 +106,29 @@ fn nbd_server_of_the_protocols_authors() {
         path.display()
     );
     std::fs::write(&config, text).unwrap();
-    command.arg("-n").arg("-C").arg(&config).stdin(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
-    hectare_oracle::until(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let pid_file = folder.path().join("pid");
+    // It goes into the background by itself.
+    let _ = run(command.arg("-C").arg(&config).arg("-p").arg(&pid_file)).expect_success();
+    hectare_oracle::until(|| TcpStream::connect(("127.0.0.1", port)).is_ok() && pid_file.exists());
+    let _server = Killed(std::fs::read_to_string(&pid_file).unwrap().trim().to_owned());
     let mut address = on(folder.path(), "vol");
     address.place = Place::Tcp("localhost".to_owned(), port);
-    let tried = std::panic::catch_unwind(|| {
-        let client = NbdDevice::open(&address, &options()).unwrap();
-        behaves(&client, 4, 300, 1);
-        let mut through = vec![0; 16 << 20];
-        client.read_at(Bytes::ZERO, &mut through).unwrap();
-        assert!(std::fs::read(&path).unwrap() == through);
-    });
-    child.kill().unwrap();
-    child.wait().unwrap();
-    tried.unwrap();
+    let client = NbdDevice::open(&address, &options()).unwrap();
+    behaves(&client, 4, 300, 1);
+    let mut through = vec![0; 16 << 20];
+    client.read_at(Bytes::ZERO, &mut through).unwrap();
+    assert!(std::fs::read(&path).unwrap() == through);
+}
+
+/// A process that is ended by its number.
+struct Killed(String);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        if let Ok(mut kill) = need("kill") {
+            let _ = run(kill.arg(&self.0));
+        }
+    }
 }
 
 #[test]
