@@ -1,9 +1,11 @@
-//! The file or block device of an image, opened, before anything is known of what it holds.
+//! The file, block device or export of an image, opened, before anything is known of what it holds.
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::partition_args::Part;
-use hectare_device::{Device, FileDevice, FileOptions};
+use crate::remote;
+use hectare_device::{Device, FileDevice, FileOptions, Topology};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +21,30 @@ pub(crate) enum Hold {
     Nobody,
 }
 
-/// The file or block device, or the part of it that holds the volume.
+/// The file, block device or export, or the part of it that holds the volume.
 pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    part.of(file_device(path, hold)?)
+    part.of(whole_device(path, hold)?)
+}
+
+/// The file, block device or export as a whole.
+pub(crate) fn whole_device(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    Ok(with_topology(path, hold)?.0)
+}
+
+/// Likewise, with what its sectors are; nothing is known of those of files and servers.
+pub(crate) fn with_topology(path: &Path, hold: Hold) -> Outcome<(Arc<dyn Device>, Topology)> {
+    if remote::is_address(path) {
+        return Ok((Arc::new(remote::open(path, hold == Hold::Everybody)?), Topology::default()));
+    }
+    let file = file_device(path, hold)?;
+    let topology = file.topology().unwrap_or_default();
+    Ok((Arc::new(file), topology))
+}
+
+/// Whether there is something by that name; a server that is named is taken to be there.
+pub(crate) fn is_there(path: &Path) -> bool {
+    let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+    remote::is_address(path) || !std::fs::symlink_metadata(path).is_err_and(missing)
 }
 
 /// The file or block device as a whole.

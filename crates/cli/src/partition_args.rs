@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::size_arg::parse_size;
-use hectare_device::{Device, FileDevice, SliceDevice};
+use hectare_device::{Device, SliceDevice};
 use hectare_units::Bytes;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Part {
     }
 
     /// Where this part of a device begins.
-    pub(crate) fn start(self, device: &FileDevice) -> Outcome<Bytes> {
+    pub(crate) fn start(self, device: &dyn Device) -> Outcome<Bytes> {
         let Some(number) = self.partition else { return Ok(Bytes::new(self.offset.unwrap_or(0))) };
         let found =
             hectare_partition::find(device, number).map_err(|error| Failure::Line(error.to_string()))?;
@@ -62,7 +62,7 @@ impl Part {
     }
 
     /// This part of a device.
-    pub(crate) fn of(self, device: FileDevice) -> Outcome<Arc<dyn Device>> {
+    pub(crate) fn of(self, device: impl Device + 'static) -> Outcome<Arc<dyn Device>> {
         if let Some(number) = self.partition {
             let slice =
                 hectare_partition::open(device, number).map_err(|error| Failure::Line(error.to_string()))?;
@@ -104,7 +104,7 @@ impl SourcePart {
 }
 
 /// A device from a byte offset on.
-pub(crate) fn from_offset(device: FileDevice, offset: Bytes) -> Outcome<Arc<dyn Device>> {
+pub(crate) fn from_offset(device: impl Device + 'static, offset: Bytes) -> Outcome<Arc<dyn Device>> {
     let len = device.len().saturating_sub(offset);
     let slice = SliceDevice::new(device, offset, len).map_err(|error| Failure::Line(error.to_string()))?;
     Ok(Arc::new(slice))

@@ -5,7 +5,7 @@ mod next;
 mod text;
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, device, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
     let base = match arguments.part.is_whole() {
         true => hectare_units::Bytes::ZERO,
-        false => arguments.part.start(&crate::image_device::file_device(&arguments.image, Hold::Nobody)?)?,
+        false => arguments.part.start(&*whole_device(&arguments.image, Hold::Nobody)?)?,
     };
     let place = identify(&*device).map_err(failed)?;
     let survey = arguments.search.then(|| survey(&*device)).transpose().map_err(failed)?;

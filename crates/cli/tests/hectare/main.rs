@@ -39,6 +39,7 @@ mod partition;
 mod pretended;
 mod quota;
 mod recipes;
+mod remote;
 mod repair;
 mod report;
 mod reproduce;
