@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 65] = [
+const TOOLS: [Tool; 64] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -78,7 +78,6 @@ const TOOLS: [Tool; 65] = [
     ("nbd-server", "nbd-server"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
-    ("nbd-client", "nbd-client"),
 ];
 
 /// What the demo uses.

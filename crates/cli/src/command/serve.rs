@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let at = |error: hectare_nbd::Error| Failure::of(format_args!("{name} at {}", place_text(&place)), error);
     let listener = Listener::bind(&place, arguments.public).map_err(at)?;
     let address = Address { place: listener.place().map_err(at)?, export: export.name.clone() };
-    // Before anybody is told that it is there: a signal that comes then ends it as it should.
+    // Before the address is printed: a signal that comes from then on ends it as it should.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| fail(&error))?;
     let server = Server::new(export, listener).map_err(at)?;
     let stopper = server.stopper();

@@ -2,8 +2,9 @@
 //! that breaks.
 
 use crate::support::{hectare, hectare_within};
-use hectare_oracle::tool::{need, run};
+use hectare_oracle::tool::need;
 use hectare_oracle::{Scale, Tree, assert_clean, assert_same, skip, source, walk};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ impl Served {
 
     /// Asks it to end, and waits until it did.
     fn end(mut self) -> Option<i32> {
-        let _ = run(need("kill").unwrap().arg(self.child.id().to_string())).expect_success();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().code()
     }
 }
@@ -102,7 +103,8 @@ fn a_partition_is_served_alone_and_read_only_means_it() {
     let there = address(&socket, "");
     hectare(&["check", &there]).ok();
     assert!(hectare(&["mkdir", &format!("{there}:/x")]).refused().contains("exports it for reading only"));
-    assert!(hectare(&["serve", &path, "--read-only", "--nbd", &place]).refused().contains("is using it"));
+    let taken = hectare(&["serve", &path, "--read-only", "--nbd", &place]);
+    assert!(taken.refused().contains("Address already in use"), "{}", taken.err);
     let everywhere = hectare(&["serve", &path, "--read-only", "--nbd", "0.0.0.0:0"]);
     assert!(everywhere.refused().contains("--public"));
     assert_eq!(served.end(), Some(0));

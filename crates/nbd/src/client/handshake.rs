@@ -33,14 +33,20 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Whether a connection made later is to the same export, with nothing missing that was relied on.
+    /// Whether a connection made later is to the same export, with nothing missing that is relied on: requests
+    /// are cut for what was agreed on first.
     pub(crate) fn covers(&self, earlier: &Self) -> bool {
-        let read_only = ExportFlags::READ_ONLY;
-        let as_writable = self.flags.intersection(read_only) == earlier.flags.intersection(read_only);
+        let read_only = |agreed: &Self| agreed.flags.contains(ExportFlags::READ_ONLY);
+        let used = ExportFlags::FLUSH
+            | ExportFlags::FUA
+            | ExportFlags::TRIM
+            | ExportFlags::WRITE_ZEROES
+            | ExportFlags::FAST_ZERO;
         self.len == earlier.len
             && self.sizes == earlier.sizes
-            && as_writable
-            && self.flags.contains(earlier.flags & (ExportFlags::FLUSH | ExportFlags::FUA))
+            && self.headers == earlier.headers
+            && read_only(self) == read_only(earlier)
+            && self.flags.contains(earlier.flags & used)
     }
 }
 

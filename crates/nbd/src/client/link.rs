@@ -265,7 +265,9 @@ impl Link {
         let options = Options { connections: self.width, ..self.options.clone() };
         let session = Session::open(&self.address, &options, generation, within)?;
         if !session.agreed.covers(&self.agreed) {
-            return Err(Error::Refused("the server has another export by that name now".to_owned()));
+            return Err(Error::Refused(
+                "it has another export by that name now, or can do less with it".to_owned(),
+            ));
         }
         let pieces = {
             let mut unflushed = self.unflushed.lock();

@@ -37,9 +37,7 @@ impl Session {
         let allowed =
             if agreed.flags.contains(ExportFlags::CAN_MULTI_CONN) { options.connections } else { 1 };
         let extra = || match connect(address, options, within.min(EXTRA_WITHIN)) {
-            Ok((connection, other)) if other.covers(&agreed) && other.headers == agreed.headers => {
-                Some(connection)
-            }
+            Ok((connection, other)) if other.covers(&agreed) => Some(connection),
             Ok((connection, _)) => {
                 connection.leave();
                 None

@@ -3,11 +3,12 @@
 use crate::proxy::Proxy;
 use crate::servers::{Ours, on, options};
 use crate::volatile::Volatile;
-use hectare_device::Device;
+use hectare_device::{Device, MemoryDevice};
 use hectare_nbd::{NbdDevice, Options};
 use hectare_units::random::SplitMix64;
 use hectare_units::{Bytes, index_of, u64_of};
 use std::io::IoSlice;
+use std::path::Path;
 use std::sync::Arc;
 
 use std::time::Duration;
@@ -138,4 +139,24 @@ fn what_was_flushed_is_durable_without_the_client() {
     assert!(at(120, 200_000).iter().all(|byte| *byte == 1));
     assert!(at(2048, 70_000).iter().all(|byte| *byte == 0), "that was promised to nobody");
     assert!(u64_of(durable.len()) == 4 << 20);
+}
+
+#[test]
+fn a_server_that_comes_back_with_something_else_is_refused() {
+    type Change = fn(&Path) -> Ours;
+    let shorter: Change = |socket| Ours::start(Arc::new(MemoryDevice::new(Bytes::mib(1))), socket, false);
+    let read_only: Change = |socket| Ours::start(Arc::new(MemoryDevice::new(Bytes::mib(2))), socket, true);
+    for change in [shorter, read_only] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let server = Ours::start(Arc::new(MemoryDevice::new(Bytes::mib(2))), &socket, false);
+        let short = Options { reconnect_timeout: Duration::from_secs(1), ..options() };
+        let client = NbdDevice::open(&on(&socket, "vol"), &short).unwrap();
+        client.write_at(Bytes::ZERO, b"unflushed").unwrap();
+        server.stop().unwrap();
+        let _other = change(&socket);
+        let error = client.flush().unwrap_err().to_string();
+        assert!(error.contains("another export by that name"), "{error}");
+        assert!(client.read_at(Bytes::ZERO, &mut [0; 9]).is_err());
+    }
 }

@@ -125,9 +125,8 @@ struct Killed(String);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        if let Ok(mut kill) = need("kill") {
-            let _ = run(kill.arg(&self.0));
-        }
+        let number = self.0.parse().ok().and_then(rustix::process::Pid::from_raw);
+        let _ = number.map(|number| rustix::process::kill_process(number, rustix::process::Signal::TERM));
     }
 }
 
