@@ -40,6 +40,7 @@ pub(crate) mod reproduce;
 pub(crate) mod resize;
 pub(crate) mod rm;
 pub(crate) mod salvage;
+pub(crate) mod serve;
 pub(crate) mod sh;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
@@ -100,6 +101,7 @@ pub(crate) enum Command {
     Trim(trim::Arguments),
     Defrag(defrag::Arguments),
     Explain(explain::Arguments),
+    Serve(serve::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Shutdown(shutdown::Arguments),
@@ -181,6 +183,7 @@ impl Command {
             Self::Trim(arguments) => trim::run(&arguments),
             Self::Defrag(arguments) => defrag::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),
+            Self::Serve(arguments) => serve::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),
             Self::Shutdown(arguments) => shutdown::run(&arguments),

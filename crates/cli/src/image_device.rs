@@ -1,4 +1,4 @@
-//! The disk of an image, opened, before anything is known of what it holds: the bytes of a file or block device,
+//! The disk of an image, opened, before anything is known of what it holds: the bytes of a file, block device or export,
 //! or those that a disk image (qcow2, VHD ...) has a map of.
 //!
 //! Hazard: what a file is, it says itself. One with an ext volume in its bytes is taken for that, whatever it
@@ -8,11 +8,13 @@
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::partition_args::Part;
-use hectare_device::{Device, FileDevice, FileOptions, SliceDevice};
+use crate::remote;
+use hectare_device::{Device, FileDevice, FileOptions, SliceDevice, Topology};
 use hectare_disk::Format;
 use hectare_ext4::superblock::MAGIC;
 use hectare_partition::Partition;
 use hectare_units::Bytes;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +36,7 @@ pub(crate) enum Hold {
 /// The part of a disk that holds the volume: what is named, or else the disk, or the only partition with an ext
 /// volume.
 pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    let disk = disk(path, part, hold)?;
+    let disk = whole_device(path, part, hold)?;
     if part.is_whole() { volume_in(disk, path) } else { part.of(disk) }
 }
 
@@ -53,8 +55,26 @@ pub(crate) fn volume_in(disk: Arc<dyn Device>, path: &Path) -> Outcome<Arc<dyn D
 }
 
 /// The disk as a whole.
-pub(crate) fn disk(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    disk_of(file_device(path, hold)?, path, part)
+pub(crate) fn whole_device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    Ok(with_topology(path, part, hold)?.0)
+}
+
+/// The bytes of a file, block device or export, also if they are those of a disk image.
+pub(crate) fn as_it_lies(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    Ok(match remote::is_address(path) {
+        true => Arc::new(remote::open(path, hold == Hold::Everybody)?),
+        false => Arc::new(file_device(path, hold)?),
+    })
+}
+
+/// The disk as a whole, with what its sectors are; nothing is known of those of files and servers.
+pub(crate) fn with_topology(path: &Path, part: Part, hold: Hold) -> Outcome<(Arc<dyn Device>, Topology)> {
+    if remote::is_address(path) {
+        return Ok((as_it_lies(path, hold)?, Topology::default()));
+    }
+    let file = file_device(path, hold)?;
+    let topology = file.topology().unwrap_or_default();
+    Ok((disk_of(file, path, part)?, topology))
 }
 
 /// The disk that a file or block device holds.
@@ -88,6 +108,12 @@ fn only_volume(disk: &dyn Device) -> Option<Partition> {
     });
     let only = volumes.next()?;
     volumes.next().is_none().then_some(only)
+}
+
+/// Whether there is something by that name; a server that is named is taken to be there.
+pub(crate) fn is_there(path: &Path) -> bool {
+    let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+    remote::is_address(path) || !std::fs::symlink_metadata(path).is_err_and(missing)
 }
 
 /// The file or block device as a whole.

@@ -65,7 +65,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "progress",
                 "size_arg",
             ],
-            &["spinner", "umask"],
+            &["remote", "spinner", "umask"],
             &[
                 "dumpe2fs",
                 "entry",

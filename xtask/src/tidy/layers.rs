@@ -8,10 +8,11 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 25] = [
+const LAYERS: [&str; 26] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
+    "hectare-nbd",
     "hectare-partition",
     "hectare-alloc",
     "hectare-alloc-virtual",

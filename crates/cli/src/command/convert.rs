@@ -1,7 +1,7 @@
 //! `hectare convert`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, disk};
+use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -86,7 +86,7 @@ impl Kind {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let kind = arguments.to.map_or_else(|| Kind::of_name(&arguments.target), Ok)?;
     // The disk as a whole, also if there is only one volume on it.
-    let disk = arguments.part.of(disk(&arguments.from, arguments.part, Hold::Writers)?)?;
+    let disk = arguments.part.of(whole_device(&arguments.from, arguments.part, Hold::Writers)?)?;
     let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
     let len = if kind == Kind::Raw { disk.len() } else { Bytes::ZERO };
     let pending = FileOptions::new().write(true).create_pending(&arguments.target, len, overwrite);

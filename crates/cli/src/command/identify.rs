@@ -5,7 +5,7 @@ mod next;
 mod text;
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, disk, file_device};
+use crate::image_device::{Hold, as_it_lies, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -46,9 +46,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let hold = if arguments.no_lock { Hold::Nobody } else { Hold::Writers };
     // What a disk image holds is a part of what it is.
-    let disk = match arguments.part.is_whole() {
-        true => Arc::new(file_device(&arguments.image, hold)?) as Arc<dyn Device>,
-        false => disk(&arguments.image, arguments.part, hold)?,
+    let disk: Arc<dyn Device> = match arguments.part.is_whole() {
+        true => as_it_lies(&arguments.image, hold)?,
+        false => whole_device(&arguments.image, arguments.part, hold)?,
     };
     let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
     let base = match arguments.part.is_whole() {

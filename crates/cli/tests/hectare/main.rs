@@ -40,6 +40,7 @@ mod partition;
 mod pretended;
 mod quota;
 mod recipes;
+mod remote;
 mod repair;
 mod report;
 mod reproduce;
