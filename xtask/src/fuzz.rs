@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The targets; those that must be clean before a release come first.
-const TARGETS: [&str; 25] = [
+const TARGETS: [&str; 26] = [
     "walk",
     "write",
     "superblock",
@@ -39,6 +39,7 @@ const TARGETS: [&str; 25] = [
     "container",
     "contexts",
     "check",
+    "salvage",
     "journal",
     "fast_commit",
     "fast_written",
