@@ -43,6 +43,7 @@ targets![
     container,
     contexts,
     check,
+    salvage,
     journal,
     fast_commit,
     fast_written,

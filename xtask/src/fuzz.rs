@@ -39,6 +39,7 @@ const TARGETS: [&str; 26] = [
     "container",
     "contexts",
     "check",
+    "salvage",
     "journal",
     "fast_commit",
     "fast_written",

@@ -116,6 +116,15 @@ pub(crate) fn is_there(path: &Path) -> bool {
     remote::is_address(path) || !std::fs::symlink_metadata(path).is_err_and(missing)
 }
 
+/// Refuses a device that holds something else than an ext volume, by its name and with what to do.
+pub(crate) fn refuse_other(device: &dyn Device, name: &str) -> Outcome {
+    match hectare_probe::instead(device) {
+        Ok(Some(instead)) => Err(Failure::of(name, instead)),
+        // What can't be read is an error of the command that needs it.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
 /// The file or block device as a whole.
 pub(crate) fn file_device(path: &Path, hold: Hold) -> Outcome<FileDevice> {
     let options = FileOptions::new().write(hold == Hold::Everybody).exclusive(hold != Hold::Nobody);

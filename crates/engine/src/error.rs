@@ -141,11 +141,14 @@ pub enum Error {
 /// ([`OpenOptions::tolerances`](crate::OpenOptions) and its neighbours).
 fn advice(corrupt: &Corrupt) -> &'static str {
     let is_about = |what: &str| corrupt.structure.contains(what);
+    if corrupt.reason.contains("too few for a superblock") {
+        return "";
+    }
     if corrupt.reason.contains("is the image truncated?") {
         return " (--allow-truncated reads what is there)";
     }
     if is_about("superblock") && !is_about("journal") {
-        return " (--superblock auto reads it with a backup)";
+        return " (--superblock auto reads it with a backup, hectare salvage brings out what is left)";
     }
     if is_about("journal") {
         return " (--no-journal reads the volume as it lies)";

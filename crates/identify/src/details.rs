@@ -11,7 +11,8 @@ mod windows;
 mod wrapper;
 
 use hectare_device::{Device, Result};
-use hectare_probe::What;
+use hectare_ext4::superblock::SuperBlock;
+use hectare_probe::{FoundSuperblock, What};
 use hectare_units::Bytes;
 
 /// What a content says of itself.
@@ -33,6 +34,12 @@ impl Details {
         self.facts.push((name, value.to_string()));
     }
 
+    /// Notes a copy of the superblock that is whole, by its block as `e2fsck -b` counts.
+    pub(crate) fn add_copy(&mut self, copy: &FoundSuperblock) {
+        let size = copy.superblock.geometry().block_size;
+        self.facts.push(("copy of the superblock", size.block_at(copy.at).to_string()));
+    }
+
     /// The value of a fact.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
@@ -43,6 +50,11 @@ impl Details {
 /// A product that is a size if it fits 64 bits.
 fn size(units: u64, unit: u64) -> Option<Bytes> {
     units.checked_mul(unit).map(Bytes::new)
+}
+
+/// What a copy of the superblock says of a volume whose first one is lost.
+pub(crate) fn of_lost_volume(superblock: &SuperBlock) -> Details {
+    ext::lost_volume(superblock)
 }
 
 /// What the content of a device says of itself.

@@ -22,7 +22,8 @@ pub use hectare_probe::What;
 pub use search::{Start, SuperblockCopy, Survey, Volume, search};
 
 use hectare_device::{Device, Result, SliceDevice};
-use hectare_probe::probe;
+use hectare_ext4::superblock::Tolerances;
+use hectare_probe::{in_usual_places, probe};
 use hectare_units::Bytes;
 
 /// How many tables may lie inside each other.
@@ -78,7 +79,18 @@ fn look(
     if details == Details::default() {
         details.label = found.as_ref().and_then(|found| found.label.clone());
     }
-    let what = found.map(|found| found.what);
+    let mut what = found.map(|found| found.what);
+    // A volume whose first superblock is lost or damaged may be known by a copy.
+    if what.is_none() || details.value("fault").is_some() {
+        let copy = in_usual_places(device, Tolerances { allow_truncated: true, ignore_checksums: false });
+        if let Some(copy) = copy.filter(|copy| copy.group.get() > 0) {
+            what = what.or_else(|| {
+                details = details::of_lost_volume(&copy.superblock);
+                Some(hectare_probe::kind_of(&copy.superblock))
+            });
+            details.add_copy(&copy);
+        }
+    }
     let (len, notes, parts) = (device.len(), Vec::new(), Vec::new());
     let mut place = Place { start, len, partition, is_nested: depth > 1, what, details, notes, parts };
     if what.is_some_and(may_have_a_table) {

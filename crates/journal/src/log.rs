@@ -82,6 +82,8 @@ pub struct Log {
     /// The ring: from its first block to before its end.
     first: u32,
     end: u32,
+    /// Where the first transaction begins.
+    start: u32,
     /// The next block to be written.
     head: u32,
     /// Blocks from the tail to the head.
@@ -94,8 +96,10 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that is clean: nothing in it is needed. `superblock` says the features to be used; `next` is the
-    /// number of the first transaction. Nothing is written before [`begin`](Self::begin). `volume` is the
+    /// A log that is clean: nothing in it is needed. It continues where the one before ended, if that is
+    /// recorded, so that old transactions are overwritten as late as possible: they are what removed files
+    /// are brought back from. `superblock` says the features to be used; `next` is the number of the first
+    /// transaction. Nothing is written before [`begin`](Self::begin). `volume` is the
     /// volume's device if the log lies on another one.
     #[must_use]
     pub fn new(
@@ -106,6 +110,9 @@ impl Log {
         volume: Option<Arc<dyn Device>>,
     ) -> Self {
         let (first, end) = (superblock.first().get(), superblock.end().get());
+        // What a log that is not clean says of its head is older than its transactions.
+        let head = superblock.head().filter(|_| superblock.start().is_none());
+        let start = head.map_or(first, LogicalBlock::get);
         // The last block stays unused: the kernel (6.18) reads one block more than it finds fast commits in,
         // and refuses a journal that has no more.
         let fast_area =
@@ -120,20 +127,21 @@ impl Log {
             block_size: superblock.block_size(),
             first,
             end,
-            head: first,
+            start,
+            head: start,
             used: 0,
             next,
             superblock,
         }
     }
 
-    /// Records on the device that a recovery is to begin at the first block, where the first transaction was
-    /// written, and flushes. To be called once.
+    /// Records on the device that a recovery is to begin where the first transaction was written, and
+    /// flushes. To be called once.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.
     pub fn begin(&mut self, first: TxnId) -> Result<(), LogError> {
-        self.superblock.set_tail(first, LogicalBlock::new(self.first));
+        self.superblock.set_tail(first, LogicalBlock::new(self.start));
         self.write_superblock()?;
         Ok(self.device.flush()?)
     }

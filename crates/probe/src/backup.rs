@@ -86,14 +86,15 @@ fn anywhere(device: &dyn Device, tolerances: Tolerances) -> Option<FoundSuperblo
     // A copy whose checksum is right is better than one before it.
     let strict = Tolerances { ignore_checksums: false, ..tolerances };
     let tries = if tolerances.ignore_checksums { vec![strict, tolerances] } else { vec![strict] };
-    let usual: Vec<u64> = usual_places(device.len()).into_iter().collect();
-    for tolerances in &tries {
-        let found = usual.iter().find_map(|at| at_byte(device, *at, *tolerances)?.ok());
-        if found.is_some() {
-            return found;
-        }
-    }
-    tries.into_iter().find_map(|tolerances| scan(device, tolerances))
+    let usual = tries.iter().find_map(|tolerances| in_usual_places(device, *tolerances));
+    usual.or_else(|| tries.into_iter().find_map(|tolerances| scan(device, tolerances)))
+}
+
+/// Finds a superblock where `mke2fs` puts it and its copies, the first before all others, without reading
+/// anything else of the device; `None` if none is usable.
+#[must_use]
+pub fn in_usual_places(device: &dyn Device, tolerances: Tolerances) -> Option<FoundSuperblock> {
+    usual_places(device.len()).into_iter().find_map(|at| at_byte(device, at, tolerances)?.ok())
 }
 
 /// Where `mke2fs` puts copies, for every size of blocks and clusters, the primary first.

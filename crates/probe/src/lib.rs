@@ -16,14 +16,14 @@ mod magic;
 pub mod record;
 mod what;
 
-pub use backup::{FoundSuperblock, WhichSuperblock, backup_desc, find_superblock};
+pub use backup::{FoundSuperblock, WhichSuperblock, backup_desc, find_superblock, in_usual_places};
 pub use what::What;
 
 use hectare_device::{Device, Result, SliceDevice};
-use hectare_ext4::superblock::unfinished as unfinished_volume;
+use hectare_ext4::superblock::{SuperBlock, unfinished as unfinished_volume};
 use hectare_partition::Partition;
-use hectare_units::{Bytes, index_of};
-use magic::{HEAD, TAIL, in_head, in_tail, unfinished};
+use hectare_units::{Bytes, GroupNr, index_of};
+use magic::{HEAD, TAIL, ext_superblock, in_head, in_tail, unfinished};
 use std::fmt;
 
 /// The most partitions that [`instead`] lists.
@@ -64,6 +64,12 @@ pub fn probe(device: &dyn Device) -> Result<Option<Found>> {
     let other = in_head(&head).or_else(|| in_tail(&tail, tail_at, device.len().get()));
     // Content written beside the mark since is worth more than the mark.
     Ok(other.or_else(|| unfinished(&head)))
+}
+
+/// What a superblock is of: a volume of ext2, ext3 or ext4.
+#[must_use]
+pub fn kind_of(superblock: &SuperBlock) -> What {
+    ext_superblock(&superblock.render(GroupNr::new(0))).map_or(What::Ext4, |(found, _)| found.what)
 }
 
 /// What is there instead of an ext volume, and what to do, in a form that fits after the device's name and a

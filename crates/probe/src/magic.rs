@@ -126,7 +126,11 @@ pub(crate) fn in_head(head: &[u8]) -> Option<Found> {
 /// ext2, 3 and 4 by the features of the superblock at byte 1024, and whether more than its magic number of
 /// two bytes supports that: valid block sizes and a valid revision, and counts that are not zero.
 fn ext(head: &[u8]) -> Option<(Found, bool)> {
-    let sb = head.get(1024..2048)?;
+    ext_superblock(head.get(1024..2048)?)
+}
+
+/// What a superblock is of, and whether more than its magic number supports that. `sb` has 1024 bytes.
+pub(crate) fn ext_superblock(sb: &[u8]) -> Option<(Found, bool)> {
     let word = |at: usize| u32::from_le_bytes([sb[at], sb[at + 1], sb[at + 2], sb[at + 3]]);
     if sb[0x38..0x3a] != [0x53, 0xef] {
         return None;

@@ -46,7 +46,7 @@ impl Salvage {
         let links = self.tree.links.get(&at).copied().unwrap_or(1);
         let Some(Judged { inode, is_proved, .. }) = self.judged(at) else {
             let mode = if found.kind == Kind::Directory { PRIVATE } else { PRIVATE & 0o600 };
-            let size = found.orphan.as_ref().map_or(0, |extents| end(extents, self.shift()));
+            let size = found.extents.as_ref().map_or(0, |extents| end(extents, self.shift()));
             let epoch = Timestamp::from_seconds(0);
             return Metadata {
                 kind: found.kind,
@@ -97,6 +97,9 @@ impl Salvage {
     }
 
     fn map(&self, node: usize, inode: &Inode) -> Mapped {
+        if let Some(extents) = &self.tree.nodes[node].extents {
+            return Mapped { extents: extents.to_vec(), ..Mapped::default() };
+        }
         let mut budget = self.volume.blocks_there();
         map::map(&self.volume, self.number(node), inode, &mut budget)
     }
@@ -107,12 +110,10 @@ impl Salvage {
         let NodeId(at) = node;
         let file = |size, content| File { salvage: Arc::clone(self), node: at, size, content };
         let found = &self.tree.nodes[at];
-        if let Some(extents) = &found.orphan {
+        let Some(Judged { inode, is_proved, .. }) = self.judged(at) else {
+            let extents = found.extents.as_deref().unwrap_or_default();
             let mapped = Mapped { extents: extents.to_vec(), ..Mapped::default() };
             return file(end(extents, self.shift()), Content::Blocks(mapped));
-        }
-        let Some(Judged { inode, is_proved, .. }) = self.judged(at) else {
-            return file(0, Content::Inline(Vec::new()));
         };
         if inode.flags.contains(InodeFlags::ENCRYPT) {
             self.doubt(at, "it is encrypted: its content is ciphertext".into());

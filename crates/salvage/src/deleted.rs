@@ -1,27 +1,30 @@
 //! Finds removed files.
 //!
 //! An inode that is freed loses its map. But the journal has copies of inode tables as they were before, in
-//! transactions that were written back long ago and not overwritten since: every block of the log that looks
-//! like a descriptor is followed to its copies, wherever the log now begins. Of an inode that is not in
-//! use now, or was used again, the newest copy that has content counts. A node of an extent tree that belongs to
-//! nobody gives a file without a name, an owner or a size.
+//! transactions that were written back long ago and not overwritten since ([`OldBlocks`]). Of an inode that is
+//! not in use now, or was used again, the newest copy that has content counts. A node of an extent tree that
+//! belongs to nobody gives a file without a name, an owner or a size.
+//!
+//! The blocks of a removed file's map are taken from the journal as well: the newest copies before the inode
+//! was written without its content. What lies at their places may be anything: a block that is freed while
+//! it is in the log only is never written there, and one that was used again has other content.
 //!
 //! Nothing says whether the content is still there: what no file in use claims may have been used in between.
 //!
 //! Hazard: the log is untrusted. A copy counts only if its checksum is right, or if it holds plausible inodes.
 
+use crate::log::OldBlocks;
 use crate::map::{self, Mapped};
 use crate::names::Names;
 use crate::plausible::{self, Judged};
 use crate::survey::{Node, Survey};
 use crate::tree::Removed;
 use crate::volume::Volume;
-use crate::{Deleted, Step, Watch};
+use crate::{Deleted, Watch};
 use hectare_ext4::dir;
+use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::{Inode, Kind};
-use hectare_journal::format::{BlockType, JournalSuperblock, LogFormat, header};
-use hectare_journal::recovery::LogMap;
-use hectare_units::{BlockNr, InodeNr, LogicalBlock, TxnId, low32, u64_of, usize_of};
+use hectare_units::{BlockNr, InodeNr, TxnId, low32, u64_of, usize_of};
 use std::collections::{HashMap, HashSet};
 
 /// The magic number that a node of an extent tree begins with.
@@ -40,26 +43,9 @@ struct Copy {
 /// What was found so far.
 #[derive(Default)]
 pub(crate) struct Search {
+    old: OldBlocks,
     copies: HashMap<(InodeNr, u32), Copy>,
     orphans: Vec<(BlockNr, Mapped)>,
-}
-
-/// The log as it is read here.
-struct Log<'a> {
-    volume: &'a Volume,
-    map: &'a LogMap,
-    format: LogFormat,
-    first: u32,
-    end: u32,
-}
-
-impl Log<'_> {
-    /// The block `count` blocks behind another, around the end.
-    fn behind(&self, at: u32, count: u32) -> Option<BlockNr> {
-        let len = self.end.checked_sub(self.first).filter(|len| *len > 0)?;
-        let turned = (u64::from(at.checked_sub(self.first)?) + u64::from(count)) % u64::from(len);
-        self.map.locate(LogicalBlock::new(self.first + low32(turned))).map(|(nr, _)| nr)
-    }
 }
 
 impl Search {
@@ -71,44 +57,20 @@ impl Search {
         names: &mut Names,
         watch: &dyn Watch,
     ) {
-        let Some(map) = &volume.log else { return };
-        let Some((start, _)) = map.locate(map.superblock()) else { return };
-        let Ok(superblock) = JournalSuperblock::parse(&volume.block(start)) else { return };
-        let end = superblock.end().get().min(low32(map.blocks().get()));
-        let log = Log { volume, map, format: superblock.log_format(), first: superblock.first().get(), end };
-        for at in log.first..end {
-            let Some(nr) = log.behind(at, 0) else { break };
-            let block = volume.block(nr);
-            if let Some((BlockType::Descriptor, txn)) = header(&block) {
-                self.read_copies(&log, survey, names, at, txn, &block);
-            }
-            if at % 256 == 0 {
-                watch.advance(Step::Log, u64::from(at - log.first), u64::from(end - log.first));
+        let old = OldBlocks::read(volume, watch);
+        for (nr, copies) in old.all() {
+            let table = table_of(volume, nr);
+            for copy in copies {
+                let block = volume.block(copy.place);
+                match table {
+                    Some((first, slots)) => {
+                        self.read_slots(volume, survey, copy.txn, copy.place, &block, first, slots);
+                    }
+                    None => note_names(volume, names, &block),
+                }
             }
         }
-    }
-
-    fn read_copies(
-        &mut self,
-        log: &Log<'_>,
-        survey: &Survey,
-        names: &mut Names,
-        at: u32,
-        txn: TxnId,
-        descriptor: &[u8],
-    ) {
-        for (nr, tag) in (1..).zip(log.format.tags(descriptor)) {
-            let Some(place) = log.behind(at, nr) else { break };
-            let block = log.volume.block(place);
-            if header(&block).is_some() || !log.format.verify_copy(tag.checksum, txn, &block) {
-                // The log went on over it.
-                continue;
-            }
-            match table_of(log.volume, tag.block) {
-                Some((first, slots)) => self.read_slots(log.volume, survey, txn, place, &block, first, slots),
-                None => note_names(log.volume, names, &block),
-            }
-        }
+        self.old = old;
     }
 
     #[allow(clippy::too_many_arguments)] // a block of a table, with its place in the log and in the volume
@@ -167,6 +129,22 @@ impl Search {
         }
     }
 
+    /// The blocks of a removed inode as its map was before the inode was written without them.
+    fn old_map(&self, volume: &Volume, nr: InodeNr, copy: &Copy, budget: &mut u64) -> Mapped {
+        let shift = volume.geometry().block_size.shift();
+        let table = volume.slot_at(nr).map(|at| BlockNr::new(at >> shift));
+        let end = table.and_then(|table| self.old.next_after(table, copy.txn));
+        let place = |nr: BlockNr| self.old.before(nr, end).unwrap_or(nr);
+        let mut mapped = map::map_with(volume, nr, &copy.inode, budget, &|nr| volume.block(place(nr)));
+        if copy.inode.kind() == Some(Kind::Symlink) {
+            // Its target is metadata, too.
+            mapped.extents.truncate(1);
+            let target = |extent: &Extent| Extent { physical: place(extent.physical), len: 1, ..*extent };
+            mapped.extents = mapped.extents.iter().map(target).collect();
+        }
+        mapped
+    }
+
     /// The removed files, the most promising first.
     pub(crate) fn finish(
         self,
@@ -177,10 +155,10 @@ impl Search {
         let mut found: Vec<(Removed, Deleted)> = Vec::new();
         let mut nodes: HashSet<BlockNr> = HashSet::new();
         let mut budget = volume.blocks_there();
-        let mut copies: Vec<_> = self.copies.into_iter().collect();
+        let mut copies: Vec<_> = self.copies.iter().collect();
         copies.sort_by_key(|(key, _)| *key);
-        for ((nr, _), copy) in copies {
-            let mapped = map::map(volume, nr, &copy.inode, &mut budget);
+        for (&(nr, _), copy) in copies {
+            let mapped = self.old_map(volume, nr, copy, &mut budget);
             nodes.extend(mapped.nodes.iter().copied());
             let Some(kind) = copy.inode.kind() else { continue };
             let (size, modified) = (copy.inode.size, copy.inode.mtime.seconds);
@@ -188,6 +166,7 @@ impl Search {
             let (mut node, deleted) = candidate(survey, &mapped, Some(nr), kind, (size, modified));
             node.slot = slot;
             node.links = copy.inode.links;
+            node.extents = Some(mapped.extents.into());
             let name = names.removed.get(&nr).map(|(_, name)| name.clone());
             found.push((Removed { node, name }, deleted));
         }
@@ -199,7 +178,7 @@ impl Search {
             let (mut node, deleted) = candidate(survey, &mapped, None, Kind::File, (end, 0));
             node.first_block = nr.get();
             node.doubts.push("only its map was found: its size is that of its blocks".into());
-            node.orphan = Some(mapped.extents.into());
+            node.extents = Some(mapped.extents.into());
             found.push((Removed { node, name: None }, deleted));
         }
         found.sort_by_key(|(_, deleted)| std::cmp::Reverse(deleted.free_percent));
@@ -220,7 +199,7 @@ fn candidate(
     let mut doubts = vec![format!("it was removed; {free_percent}% of its space is not in use now")];
     doubts.extend(mapped.doubts.iter().cloned());
     let first_block = mapped.extents.first().map_or(0, |extent| extent.physical.get());
-    let node = Node { nr, slot: None, kind, links: 1, first_block, orphan: None, is_removed: true, doubts };
+    let node = Node { nr, slot: None, kind, links: 1, first_block, extents: None, is_removed: true, doubts };
     let inode = nr.map(InodeNr::get);
     (node, Deleted { path: String::new(), inode, size, modified, free_percent, doubts: Vec::new() })
 }

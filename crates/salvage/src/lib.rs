@@ -23,6 +23,7 @@
 mod attributes;
 mod content;
 mod deleted;
+mod log;
 mod map;
 mod names;
 mod places;

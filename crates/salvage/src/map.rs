@@ -58,6 +58,17 @@ impl Mapped {
 
 /// The blocks of an inode's content. `budget` is how many nodes may still be read.
 pub(crate) fn map(volume: &Volume, nr: InodeNr, inode: &Inode, budget: &mut u64) -> Mapped {
+    map_with(volume, nr, inode, budget, &|nr| volume.block(nr))
+}
+
+/// Like [`map`], with the blocks of the map itself from elsewhere.
+pub(crate) fn map_with(
+    volume: &Volume,
+    nr: InodeNr,
+    inode: &Inode,
+    budget: &mut u64,
+    block: &dyn Fn(BlockNr) -> Vec<u8>,
+) -> Mapped {
     let mut mapped = Mapped::default();
     if !inode.is_mapped() {
         return mapped;
@@ -65,13 +76,14 @@ pub(crate) fn map(volume: &Volume, nr: InodeNr, inode: &Inode, budget: &mut u64)
     let tree = volume.tree(nr);
     if inode.flags.contains(InodeFlags::EXTENTS) {
         let seed = inode.seed(nr, &volume.sb);
-        let mut walk = Walk { volume, tree: &tree, seed, mapped: &mut mapped, budget };
+        let mut walk = Walk { block, tree: &tree, seed, mapped: &mut mapped, budget };
         match Node::open_alone(&inode.block, Place::Inode(nr), &tree) {
             Ok(root) => walk.node(&root),
             Err(corrupt) => mapped.doubt(corrupt.reason),
         }
     } else {
-        indirect_map(volume, &tree, inode, budget, &mut mapped);
+        let room = volume.geometry().blocks_count.get();
+        indirect_map(block, room, &tree, inode, budget, &mut mapped);
     }
     mapped.settle();
     mapped
@@ -90,13 +102,14 @@ pub(crate) fn of_orphan(volume: &Volume, nr: BlockNr, block: &[u8], budget: &mut
         return None;
     }
     mapped.nodes.push(nr);
-    Walk { volume, tree: &tree, seed: None, mapped: &mut mapped, budget }.node(&root);
+    let block = |nr: BlockNr| volume.block(nr);
+    Walk { block: &block, tree: &tree, seed: None, mapped: &mut mapped, budget }.node(&root);
     mapped.settle();
     Some(mapped)
 }
 
 struct Walk<'a> {
-    volume: &'a Volume,
+    block: &'a dyn Fn(BlockNr) -> Vec<u8>,
     tree: &'a TreeGeometry,
     seed: Option<Seed>,
     mapped: &'a mut Mapped,
@@ -127,7 +140,7 @@ impl Walk<'_> {
             return self.mapped.doubt("its map is larger than the volume");
         };
         *self.budget = left;
-        let mut block = self.volume.block(child.nr);
+        let mut block = (self.block)(child.nr);
         if let Some(seed) = self.seed
             && let Err(corrupt) = extent::verify_checksum(&block, child.nr, seed)
         {
@@ -162,18 +175,24 @@ impl Walk<'_> {
     }
 }
 
-/// The blocks of an indirect map: numbers outside of the volume count as holes.
-fn indirect_map(volume: &Volume, tree: &TreeGeometry, inode: &Inode, budget: &mut u64, mapped: &mut Mapped) {
+/// The blocks of an indirect map, `room` at most: numbers outside of the volume count as holes.
+fn indirect_map(
+    block: &dyn Fn(BlockNr) -> Vec<u8>,
+    mut room: u64,
+    tree: &TreeGeometry,
+    inode: &Inode,
+    budget: &mut u64,
+    mapped: &mut Mapped,
+) {
     let mut root = inode.block;
     let mut wrong = clear_wrong(&mut root, tree);
     let mut nodes = Vec::new();
     let mut extents = Vec::new();
-    let mut room = volume.geometry().blocks_count.get();
     let table = |nr: BlockNr| -> Result<Vec<u8>, Corrupt> {
         *budget = budget.checked_sub(1).ok_or_else(|| {
             Corrupt::new("indirect map", Place::Inode(tree.inode), "all maps are larger than the volume")
         })?;
-        let mut block = volume.block(nr);
+        let mut block = block(nr);
         nodes.push(nr);
         wrong += clear_wrong(&mut block, tree);
         Ok(block)

@@ -321,7 +321,7 @@ fn lost_directory(survey: &mut Survey, names: &mut Names, nr: Option<InodeNr>, a
         kind: Kind::Directory,
         links: 0,
         first_block: at.get(),
-        orphan: None,
+        extents: None,
         is_removed: false,
         doubts: vec![format!("its inode is lost; its names were found in block {at}")],
     });

@@ -34,8 +34,8 @@ pub(crate) struct Node {
     pub(crate) links: u16,
     /// The block where its content begins; 0 if it has none.
     pub(crate) first_block: u64,
-    /// The map of a file without an inode.
-    pub(crate) orphan: Option<Box<[Extent]>>,
+    /// The map of a file without an inode, and of one that was removed; others have it in their inodes.
+    pub(crate) extents: Option<Box<[Extent]>>,
     /// Whether it was removed.
     pub(crate) is_removed: bool,
     pub(crate) doubts: Vec<String>,
@@ -143,7 +143,7 @@ impl Survey {
         }
         let slot = Some(at);
         let node =
-            Node { nr: Some(nr), slot, kind, links, first_block, orphan: None, is_removed: false, doubts };
+            Node { nr: Some(nr), slot, kind, links, first_block, extents: None, is_removed: false, doubts };
         self.nodes.push(node);
     }
 

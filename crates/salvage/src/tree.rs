@@ -61,7 +61,7 @@ fn add_directory(nodes: &mut Vec<Node>, doubt: Option<&str>) -> usize {
         kind: Kind::Directory,
         links: 0,
         first_block: 0,
-        orphan: None,
+        extents: None,
         is_removed: false,
         doubts: doubt.into_iter().map(str::to_owned).collect(),
     });

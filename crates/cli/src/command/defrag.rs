@@ -1,6 +1,8 @@
 //! `hectare defrag`.
 
-use crate::failure::{LeftOut, Outcome};
+mod pack;
+
+use crate::failure::{Failure, LeftOut, Outcome};
 use crate::image::{Image, change_each, read_each};
 use crate::image_path::ImagePath;
 use crate::name::absolute;
@@ -9,23 +11,34 @@ use crate::progress::Progress;
 use crate::walk::{self, Met, Visitor};
 use crate::write_args::Writing;
 use hectare_engine::{Error, Gathered, Kind, Result};
+use hectare_ext4::extent::Extent;
 use hectare_units::{Blocks, InodeNr};
 use indicatif::HumanBytes;
+use pack::{Move, movable, plan};
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// Move the blocks of files together
 ///
 /// A file that lies in more places than it has stretches without a hole is copied to fewer, if there is room.
 /// Content and times stay. With a journal a power cut harms nothing: each block is at its old place or at its
 /// new one.
-/// Journalled files, and volumes with bigalloc, are left as they are.
+/// Journalled files, directories, and volumes with bigalloc, are left as they are.
+///
+/// With --free the free space is made whole instead: what lies towards the end of the volume moves to free
+/// places before it, if one holds all of it. No file comes to lie in more places. Of files that are mapped by
+/// blocks the tables of the map move, too, wherever there is room, and so less may come out than -n says.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hectare defrag -n disk.img\n  hectare defrag disk.img:/var/lib/db")]
+#[command(after_help = "Examples:\n  hectare defrag -n disk.img\n  hectare defrag disk.img:/var/lib/db\n  \
+    hectare defrag --free -n disk.img     (how large the largest free extent would be)")]
 pub(crate) struct Arguments {
     /// Change nothing; show what is scattered
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Show each file that is scattered
+    /// Make free space whole: move what lies last to the front
+    #[arg(long)]
+    free: bool,
+    /// Show each file that is scattered, or each extent that moves
     #[arg(short, long)]
     verbose: bool,
     /// The files or directories: IMAGE:PATH
@@ -57,6 +70,10 @@ struct Inside<'a, 'b> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    if arguments.free { run_free(arguments) } else { run_files(arguments) }
+}
+
+fn run_files(arguments: &Arguments) -> Outcome {
     let left_out = LeftOut::default();
     let mut mover = Mover {
         arguments,
@@ -82,6 +99,108 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     mover.finish()?;
     left_out.outcome()
+}
+
+/// Collects the extents that may move.
+struct Collector<'a> {
+    image: &'a Image,
+    left_out: &'a LeftOut,
+    seen: HashSet<InodeNr>,
+    extents: Vec<(InodeNr, Extent)>,
+}
+
+impl Visitor for Collector<'_> {
+    fn visit(&mut self, met: &Met<'_>) -> Outcome<bool> {
+        if met.meta.kind != Kind::File || met.meta.links > 1 && !self.seen.insert(met.nr) {
+            return Ok(true);
+        }
+        match self.image.volume().inode_blocks(met.nr) {
+            Ok(blocks) => self.extents.extend(movable(&blocks.extents).map(|extent| (met.nr, extent))),
+            Err(error) => self.left_out.tell(self.image.show(met.path), error),
+        }
+        Ok(true)
+    }
+}
+
+/// Makes the free space of volumes whole.
+fn run_free(arguments: &Arguments) -> Outcome {
+    let left_out = LeftOut::default();
+    let mut out = Output::new();
+    let each = |image: &Image, place: &ImagePath| {
+        let geometry = image.volume().superblock().geometry().clone();
+        if geometry.cluster_ratio_shift > 0 {
+            let why = "--free: blocks of volumes with clusters (bigalloc) can't be moved";
+            return Err(Failure::of(image.name(), why));
+        }
+        let root = image.resolve(&place.path, false)?;
+        let mut collector =
+            Collector { image, left_out: &left_out, seen: HashSet::new(), extents: Vec::new() };
+        walk::tree(image, root, &place.path, &left_out, &mut collector)?;
+        let free = free_runs(image, &left_out);
+        let (before, mut moves) = (pack::after(&free, &[]), plan(&free, collector.extents));
+        let best = pack::after(&free, &moves);
+        if best.1 <= before.1 && best.0 >= before.0 {
+            // Nothing would become whole.
+            moves.clear();
+        }
+        let (after, moved) = if arguments.dry_run {
+            (pack::after(&free, &moves), pack::blocks(&moves))
+        } else {
+            let moved = move_all(image, &moves, &left_out)?;
+            // What was moved away from is free once that is committed.
+            image.volume().sync().map_err(|error| image.fail(&place.path, &error))?;
+            (pack::after(&free_runs(image, &left_out), &[]), moved)
+        };
+        let block = u64::from(geometry.block_size.get());
+        let shown = |(count, longest): (u64, u64)| {
+            format!("{count} free extents, the largest {}", HumanBytes(longest * block))
+        };
+        let before = shown(before);
+        let (now, has) = if arguments.dry_run { ("then", "would move") } else { ("now", "moved") };
+        for Move { nr, extent, to } in moves.iter().filter(|_| arguments.verbose) {
+            writeln!(out, "inode {nr}: {} blocks from {} to {to}", extent.len, extent.physical)?;
+        }
+        let bytes = HumanBytes(moved * block);
+        writeln!(out, "{}: {before}; {now} {}; {bytes} {has}", image.name(), shown(after))
+    };
+    if arguments.dry_run {
+        read_each(&arguments.places, &arguments.writing.looking(), each)?;
+    } else {
+        change_each(&arguments.places, &arguments.writing, each)?;
+    }
+    out.finish()?;
+    left_out.outcome()
+}
+
+/// The free runs of a volume, none of which reaches beyond its group.
+fn free_runs(image: &Image, left_out: &LeftOut) -> Vec<Range<u64>> {
+    let mut free = Vec::new();
+    for group in image.groups(left_out) {
+        match image.volume().free_runs(group) {
+            Ok(runs) => free.extend(runs.into_iter().map(|run| run.start.get()..run.end.get())),
+            Err(error) => left_out.tell(image.name(), error),
+        }
+    }
+    free
+}
+
+/// Moves what can be moved; returns how many blocks that was.
+fn move_all(image: &Image, moves: &[Move], left_out: &LeftOut) -> Outcome<u64> {
+    let progress = Progress::new("moving");
+    let mut moved = 0;
+    let block = u64::from(image.volume().superblock().geometry().block_size.get());
+    for Move { nr, extent, to } in moves {
+        match image.volume().move_extent(*nr, *extent, *to) {
+            Ok(false) => {}
+            Ok(true) => {
+                moved += u64::from(extent.len);
+                progress.bytes(u64::from(extent.len) * block);
+            }
+            Err(error @ (Error::Aborted(_) | Error::ReadOnly)) => return Err(image.fail(b"/", &error)),
+            Err(error) => left_out.tell(image.name(), error),
+        }
+    }
+    Ok(moved)
 }
 
 impl Mover<'_> {

@@ -1,7 +1,7 @@
 //! `hectare resize`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, device, refuse_other};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -79,6 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let target = target(arguments.size.as_deref()).map_err(Failure::Usage)?;
     let hold = if arguments.estimate { Hold::Writers } else { Hold::Everybody };
     let disk = device(&arguments.image, arguments.part, hold)?;
+    refuse_other(&*disk, &arguments.part.shown(&name))?;
     let options = Options { width: width(arguments), check: !arguments.no_check, now: now()? };
     let of = |error: hectare_resize::Error| Failure::of(arguments.part.shown(&name), error);
     if arguments.estimate {

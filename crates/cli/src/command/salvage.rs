@@ -8,7 +8,7 @@ use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options as CopyOptions, Target, copy};
 use crate::failure::{Failure, Outcome, tell};
 use crate::image::Image;
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, device, refuse_other};
 use crate::image_path::same_file;
 use crate::name::shown;
 use crate::output::{reason, write_file};
@@ -133,7 +133,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         deleted,
     };
     let watch = Shown(Meter::new());
-    let salvage = Salvage::survey(device, &options, &watch).map_err(|error| Failure::of(&name, error))?;
+    let salvage = Salvage::survey(Arc::clone(&device), &options, &watch);
+    let salvage = salvage.map_err(|error| {
+        // Only now: the start of a volume may have been overwritten with something else.
+        refuse_other(&*device, &arguments.part.shown(&name)).err().unwrap_or(Failure::of(&name, error))
+    })?;
     drop(watch);
     let salvage = Arc::new(salvage);
     let copied = arguments.copy(&salvage);

@@ -4,7 +4,7 @@ mod values;
 
 use crate::dumpe2fs::fields;
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, device, refuse_other};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -124,6 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = arguments.part.shown(&shown(arguments.image.as_os_str().as_bytes()));
     let changes = arguments.changes()?;
     let device = device(&arguments.image, arguments.part, Hold::Everybody)?;
+    refuse_other(&*device, &name)?;
     let outcome = tune(&device, &changes).map_err(|error| Failure::of(&name, error))?;
     let changed = changed(&outcome.before, &outcome.after);
     if arguments.json {

@@ -79,7 +79,7 @@ fn copies_in_the_journal_are_no_volumes() {
 }
 
 #[test]
-fn a_lost_volume_is_found_and_e2fsck_opens_it_by_the_copy_that_is_named() {
+fn a_lost_volume_is_found_and_opens_by_the_copy_that_is_named() {
     let path = match disk("identify-lost") {
         Ok(path) => path,
         Err(reason) => skip!("identify::a_lost_volume", reason),
@@ -92,13 +92,52 @@ fn a_lost_volume_is_found_and_e2fsck_opens_it_by_the_copy_that_is_named() {
     let text = hectare(&["identify", "--search", image]).ok().text().to_owned();
     assert!(text.contains("16.00 MiB from byte 20971520"), "{text}");
     assert!(text.contains("the first superblock is lost"), "{text}");
-    assert!(text.contains("e2fsck -fn -b 8193 -B 1024"), "{text}");
+    let next = "next: hectare salvage --superblock 8193 --offset 20971520 ";
+    assert!(text.contains(next), "{text}");
+    let json = hectare(&["identify", "--search", "--json", image]).ok().json();
+    salvage(json["search"]["volumes"][0]["next"].as_str().unwrap());
     let alone = hectare_oracle::scratch::fresh("identify-alone");
     fs::write(&alone, &fs::read(&path).unwrap()[20 << 20..36 << 20]).unwrap();
     let said = run(need("e2fsck").unwrap().args(["-fn", "-b", "8193", "-B", "1024"]).arg(&alone));
     assert!(said.stdout.contains("inside: "), "{}", said.report());
     fs::remove_file(path).unwrap();
     fs::remove_file(alone).unwrap();
+}
+
+/// Runs what a line `next: hectare salvage ... -o DIRECTORY` says, and finds the volume's root.
+fn salvage(next: &str) {
+    let out = hectare_oracle::scratch::fresh("identify-salvaged");
+    let place = out.to_str().unwrap();
+    let words = next.split(' ').map(|word| if word == "DIRECTORY" { place } else { word });
+    let words: Vec<&str> = words.collect();
+    assert_eq!(words[..2], ["hectare", "salvage"], "{next}");
+    let ran = hectare(&words[1..]);
+    assert_eq!(ran.code, Some(1), "{next}: {}", ran.err);
+    assert!(out.join("lost+found").is_dir(), "{next}: {}", ran.err);
+    fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_volume_without_its_first_superblock_is_named_by_a_copy() {
+    for (damage, fault) in [(vec![0; 1024], "is lost"), (vec![0xff; 8], "its checksum is")] {
+        for (block, copy) in [("1024", "8193"), ("4096", "32768")] {
+            let path = hectare_oracle::scratch::fresh("identify-copy");
+            if let Err(reason) = mke2fs(&["-t", "ext4", "-b", block, "-L", "named"], &path, "200M") {
+                skip!("identify::a_volume_without_its_first_superblock", reason);
+            }
+            // The last bytes of the first superblock, or all of it.
+            let at = if damage.len() == 1024 { 1024 } else { 2048 - 16 };
+            File::options().write(true).open(&path).unwrap().write_all_at(&damage, at).unwrap();
+            let image = path.to_str().unwrap();
+            let json = hectare(&["identify", "--json", image]).ok().json();
+            assert_eq!((&json["content"], &json["label"]), (&"an ext4 file system".into(), &"named".into()));
+            let text = hectare(&["identify", image]).ok().text().to_owned();
+            assert!(text.contains(fault), "{text}");
+            assert!(text.contains(&format!("copy of the superblock: {copy}\n")), "{text}");
+            salvage(json["next"].as_str().unwrap());
+            fs::remove_file(path).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -121,6 +160,15 @@ fn what_is_no_volume_is_named_by_every_command_that_opens_one() {
         &["diff", image, image],
         &["mkdir", &format!("{root}new")],
         &["quota", image],
+        &["tune", image, "--label", "x"],
+        &["resize", image, "min"],
+        &["salvage", image, "-o", "/dev/null/x"],
+        &["trim", image],
+        &["defrag", "-n", &root],
+        &["touch", &format!("{root}new")],
+        &["df", image],
+        &["du", &root],
+        &["find", &root],
     ] {
         let ran = hectare(words);
         assert!(ran.code == Some(1) || (words[0] == "diff" && ran.code == Some(2)), "{words:?}: {}", ran.err);

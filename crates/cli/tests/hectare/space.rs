@@ -117,3 +117,37 @@ fn files_that_the_kernel_scattered_are_gathered() {
     let ran = hectare(&["defrag", "-n", &bench.at("/")]).ok();
     assert_eq!(ran.text(), "3 files, 0 of them scattered: in 3 places, 3 would do\n");
 }
+
+#[test]
+fn free_space_becomes_whole_as_the_plan_says() {
+    for block in ["1024", "4096"] {
+        let bench = Bench::empty();
+        let image = bench.image.to_str().unwrap();
+        hectare(&["mkfs", "-q", "-b", block, image, "64M"]).ok();
+        for (dir, len) in [("a", 9_000), ("b", 30_000), ("c", 70_000), ("d", 12_000)] {
+            let source = bench.local(dir);
+            std::fs::create_dir(&source).unwrap();
+            (0..60_u8).for_each(|n| std::fs::write(source.join(n.to_string()), vec![n; len]).unwrap());
+            bench.changed(&["cp", "-r", source.to_str().unwrap(), &bench.at("/")]);
+        }
+        bench.changed(&["rm", "-r", &bench.at("/a"), &bench.at("/c")]);
+        let before = bench.local("before.img");
+        std::fs::copy(&bench.image, &before).unwrap();
+        let plan = hectare(&["defrag", "--free", "-n", &bench.at("/")]).ok().text().to_owned();
+        let digest = crate::support::digest(&bench.image);
+        assert_eq!(crate::support::digest(&before), digest, "a plan changes nothing");
+        let done = hectare(&["defrag", "--free", &bench.at("/")]).ok();
+        hectare_oracle::assert_clean(&bench.image).unwrap();
+        // The plan is exact where maps have no blocks of their own.
+        assert_eq!(done.text(), plan.replace("; then", "; now").replace("would move", "moved"), "{block}");
+        assert!(!done.text().ends_with(" 0 B moved\n"), "{block}: {}", done.text());
+        assert_eq!(hectare(&["diff", before.to_str().unwrap(), image]).code, Some(0), "{block}");
+        let again = hectare(&["defrag", "--free", "-n", &bench.at("/")]).ok().text().to_owned();
+        assert!(again.ends_with(" 0 B would move\n"), "{block}: {again}");
+    }
+    let bench = Bench::empty();
+    if let Err(reason) = hectare_oracle::mke2fs(&["-t", "ext4", "-O", "bigalloc"], &bench.image, "64M") {
+        skip!("cli space::free_space_becomes_whole", reason);
+    }
+    assert!(hectare(&["defrag", "--free", &bench.at("/")]).refused().contains("bigalloc"));
+}

@@ -8,7 +8,9 @@
 //!
 //! Nothing moves unless the stretch comes to lie in fewer places. Times stay, and so does what is unwritten.
 //!
-//! What it is not: it chooses no order for files, and does not make free space whole. Clusters (`bigalloc`),
+//! A caller that knows better places, as one that makes free space whole, names them ([`move_to`]).
+//!
+//! What it is not: it chooses no order for files. Clusters (`bigalloc`),
 //! content that is journalled and directories are left where they are.
 
 use crate::data::fallocate::credits;
@@ -75,6 +77,40 @@ pub(crate) fn gather(core: &Core, inode: &Arc<CachedInode>) -> Result<Gathered> 
     }
     gathered.after = inode_blocks::of(&core.state, inode.nr())?.places();
     Ok(gathered)
+}
+
+/// Moves one extent to a place that a caller chose, if it is still mapped as the caller saw it and the place
+/// is free; returns whether it was moved.
+pub(crate) fn move_to(core: &Core, inode: &Arc<CachedInode>, extent: Extent, to: BlockNr) -> Result<bool> {
+    core.check_takes_changes()?;
+    let _operation = inode.lock().write();
+    inode.check_alive()?;
+    check_movable(core, inode)?;
+    writeback::place_locked(core, inode)?;
+    reserve::discard_window(core, inode);
+    // It may be a part of a longer one by now, if its neighbour was moved beside it.
+    let holds = |known: &Extent| {
+        let covers = known.end() >= extent.end() && known.unwritten == extent.unwritten;
+        covers && known.block_of(extent.logical) == Some(extent.physical)
+    };
+    if !checked_blocks(core, inode)?.extents.iter().any(holds) {
+        return Ok(false);
+    }
+    let len = Clusters::new(extent.len.into());
+    let goal = core.state.geometry().cluster_of(to);
+    // Not as data: size classes would keep it from places that are set apart for other sizes.
+    let request = Request::new(goal, len).at_least(len).exactly_at_goal();
+    let request = request.with_root_reserve(core.state.options.use_reserved_blocks);
+    let space = match core.state.reserving(|| core.state.allocator.reserve(&request)) {
+        Err(AllocError::NoSpace) => return Ok(false),
+        reserved => reserved?,
+    };
+    let most = |at| MapKind::of(inode.get().flags).insert_max(at, true, core.state.geometry().block_size);
+    for part in parts(&[extent], vec![space], 1, most) {
+        exchange(core, inode, part)?;
+        core.relieve_frees()?;
+    }
+    Ok(true)
 }
 
 fn check_movable(core: &Core, inode: &CachedInode) -> Result<()> {

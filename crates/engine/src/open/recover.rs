@@ -179,7 +179,7 @@ fn superblock_at(
     let size = Bytes::of(superblock::SIZE);
     if at.checked_add(size).is_none_or(|end| device.len() < end) {
         let what = format!("{} bytes are too few for a superblock", device.len());
-        return Err(Corrupt::new("the volume", Place::Volume, what).into());
+        return Err(Corrupt::new("the superblock", Place::Volume, what).into());
     }
     let mut bytes = [0; superblock::SIZE];
     device.read_at(at, &mut bytes)?;

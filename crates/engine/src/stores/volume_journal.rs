@@ -82,7 +82,7 @@ impl VolumeLog {
         Ok(self.log.lock().finish()?)
     }
 
-    /// Begins to log, with the transaction that begins at the first block.
+    /// Begins to log, with the first transaction that was written, which has this number.
     pub(crate) fn begin(&self, first: TxnId) -> Result<()> {
         Ok(self.log.lock().begin(first)?)
     }

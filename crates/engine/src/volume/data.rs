@@ -4,8 +4,9 @@ use crate::data::gather::Gathered;
 use crate::data::{checks, gather, sync, trim, truncate, verity, writeback};
 use crate::error::Result;
 use crate::volume::Volume;
+use hectare_ext4::extent::Extent;
 use hectare_ext4::verity::{Algorithm, Params};
-use hectare_units::InodeNr;
+use hectare_units::{BlockNr, InodeNr};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -37,6 +38,15 @@ impl Volume {
     /// room to change; the error of reading, of copying or of the map. What has moved before stays.
     pub fn gather(&self, nr: InodeNr) -> Result<Gathered> {
         gather::gather(self.core(), &self.core().state.inode(nr)?)
+    }
+
+    /// Moves one extent of a file to the blocks from `to` on, as [`Self::gather`] does; returns whether it was
+    /// moved: not if the file is mapped otherwise by now, or if the place is not free.
+    ///
+    /// # Errors
+    /// Those of [`Self::gather`].
+    pub fn move_extent(&self, nr: InodeNr, extent: Extent, to: BlockNr) -> Result<bool> {
+        gather::move_to(self.core(), &self.core().state.inode(nr)?, extent, to)
     }
 
     /// Checks that a file may get this size, not that it can: for callers that must do something else first,

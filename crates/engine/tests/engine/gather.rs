@@ -7,8 +7,10 @@ use crate::common::{
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
 use hectare_engine::{Creation, Error, FallocateMode, OpenOptions, Volume};
 use hectare_ext4::checksum::crc32c;
+use hectare_ext4::extent::Extent;
 use hectare_oracle::{skip, skip_part};
-use hectare_units::Bytes;
+use hectare_units::{BlockNr, Bytes, GroupNr};
+use std::ops::Range;
 use std::sync::Arc;
 
 const FORMATS: [(&str, &[&str]); 5] = [
@@ -153,8 +155,54 @@ fn gather_and_close(volume: &Volume) -> Result<(), Error> {
     volume.close()
 }
 
+/// Moves each extent of the file to the first free run that holds it, up to twelve of them.
+fn move_and_close(volume: &Volume) -> Result<(), Error> {
+    let nr = volume.resolve("a", true)?;
+    let groups = (0..volume.superblock().geometry().groups()).map(GroupNr::new);
+    let mut free: Vec<Range<BlockNr>> = Vec::new();
+    for group in groups {
+        free.extend(volume.free_runs(group)?);
+    }
+    let mut moved = 0;
+    for extent in volume.inode_blocks(nr)?.extents.into_iter().take(12) {
+        let len = u64::from(extent.len);
+        let Some(run) = free.iter_mut().find(|run| run.end.get() - run.start.get() >= len) else { continue };
+        moved += u64::from(volume.move_extent(nr, extent, run.start)?);
+        run.start = BlockNr::new(run.start.get() + len);
+    }
+    assert!(moved > 8, "only {moved} extents have moved");
+    volume.close()
+}
+
+#[test]
+fn an_extent_moves_to_free_blocks_only_and_only_as_it_is_mapped() {
+    let Some(held) = prepared("ext4", FORMATS[0].1) else { return };
+    let nr = held.volume.resolve("a", true).unwrap();
+    let extents = held.volume.inode_blocks(nr).unwrap().extents;
+    let (first, second) = (extents[0], extents[1]);
+    assert!(!held.volume.move_extent(nr, first, second.physical).unwrap(), "it moved to blocks in use");
+    let moved_by_one = Extent { physical: BlockNr::new(first.physical.get() + 1), ..first };
+    let free = held.volume.free_runs(GroupNr::new(0)).unwrap().pop().unwrap();
+    assert!(!held.volume.move_extent(nr, moved_by_one, free.start).unwrap(), "it is not mapped there");
+    assert!(held.volume.move_extent(nr, first, free.start).unwrap());
+    assert_eq!(held.volume.inode_blocks(nr).unwrap().extents[0].physical, free.start);
+    let len = content(&held.volume).unwrap().len();
+    assert!(content(&held.volume).unwrap() == expected(len));
+    held.volume.check_space().unwrap();
+    close_clean(&held);
+}
+
 #[test]
 fn power_cuts_leave_every_block_at_one_of_its_places() {
+    power_cuts(gather_and_close);
+}
+
+#[test]
+fn power_cuts_leave_every_extent_that_is_moved_at_one_of_its_places() {
+    power_cuts(move_and_close);
+}
+
+fn power_cuts(change: fn(&Volume) -> Result<(), Error>) {
     for (name, args) in FORMATS {
         // Without a journal there is no such promise.
         if name == "ext2" {
@@ -165,7 +213,7 @@ fn power_cuts_leave_every_block_at_one_of_its_places() {
         let base = held.device.to_vec();
         let device = Arc::new(RecordDevice::new(Arc::new(MemoryDevice::from_bytes(&base))));
         let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
-        gather_and_close(&volume).unwrap();
+        change(&volume).unwrap();
         let mut states = CrashStates::new(MemoryDevice::from_bytes(&base), device.log());
         let points: Vec<usize> = states.points().collect();
         assert!(points.len() > 10, "{name}: {}", points.len());

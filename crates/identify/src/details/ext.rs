@@ -33,6 +33,24 @@ pub(super) fn volume(device: &dyn Device) -> Result<Option<Details>> {
     Ok(Some(details))
 }
 
+/// What a copy of the superblock says; of what changes while a volume is used, nothing.
+pub(super) fn lost_volume(superblock: &SuperBlock) -> Details {
+    let raw = superblock.raw();
+    let geometry = superblock.geometry();
+    let label: Vec<u8> = raw.s_volume_name.iter().copied().take_while(|byte| *byte != 0).collect();
+    let label = String::from_utf8_lossy(&label).replace(char::is_control, "");
+    let mut details = Details {
+        label: Some(label).filter(|label| !label.is_empty()),
+        uuid: uuid_text(superblock.uuid()),
+        size: Some(geometry.bytes()),
+        ..Details::default()
+    };
+    details.fact("fault", "its first superblock is lost");
+    details.fact("block size", geometry.block_size.bytes());
+    details.fact("features", features(raw).names().join(" "));
+    details
+}
+
 fn features(raw: &raw::SuperBlock) -> Features {
     if raw.s_rev_level.get() == 0 {
         return Features::default();

@@ -81,7 +81,10 @@ pub(super) fn command(place: &Place, source: &Source) -> Option<String> {
     let (looped, device) = source.device(place);
     Some(match what {
         What::Ext2 | What::Ext3 | What::Ext4 if place.details.value("fault").is_some() => {
-            format!("hectare check {part}{name}")
+            match place.details.value("copy of the superblock") {
+                Some(block) => salvage(block, &part, name),
+                None => format!("hectare check {part}{name}"),
+            }
         }
         What::Ext2 | What::Ext3 | What::Ext4 => format!("hectare ls -l {part}{name}:/"),
         What::ExtJournal => format!("hectare info --journal {name} VOLUME"),
@@ -143,6 +146,10 @@ pub(super) fn for_volume(volume: &Volume, source: &Source) -> Option<String> {
     let copy = volume.copies.first()?;
     let geometry = volume.superblock.geometry();
     let block = geometry.super_block(copy.group);
-    let looped = source.looped(start, volume.len(), false);
-    Some(format!("{looped}e2fsck -fn -b {block} -B {} /dev/loopN", geometry.block_size.get()))
+    Some(salvage(block, &offset(start), &source.word))
+}
+
+/// Brings out what is left of a volume, by the superblock in a block.
+fn salvage(block: impl std::fmt::Display, part: &str, name: &str) -> String {
+    format!("hectare salvage --superblock {block} {part}{name} -o DIRECTORY")
 }
