@@ -1,7 +1,8 @@
-//! Images on NBD servers: `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH` in the place of a path.
+//! Images on NBD servers: `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH` in the place of a
+//! path.
 //!
-//! A server keeps nobody else from using an export: unlike files and block devices it has no locks that can be
-//! taken here.
+//! A server keeps nobody else from using an export: unlike files and block devices it has no locks that can
+//! be taken here.
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
@@ -37,8 +38,8 @@ pub(crate) fn is_address(image: &Path) -> bool {
     Address::is_meant(image.as_os_str().as_bytes())
 }
 
-/// Where the image ends in an argument that begins with the address of an export: at the first colon after the
-/// host and a slash. `None` if there is none.
+/// Where the image ends in an argument that begins with the address of an export: at the first colon after
+/// the host and a slash. `None` if there is none.
 pub(crate) fn end_of_address(argument: &[u8]) -> Option<usize> {
     let text = argument.windows(3).position(|part| part == b"://")? + 3;
     let slash = text + argument[text..].iter().position(|byte| *byte == b'/')?;

@@ -1,20 +1,21 @@
 //! An export of an NBD server as a [`Device`].
 //!
-//! [`NbdDevice::open`] connects, agrees with the server on the newest form of the protocol that both know, and
-//! keeps as many connections as the server allows. Operations are cut into requests ([`pieces`]), which any
-//! number of threads have in flight. Lost connections are made again ([`link`]).
+//! [`NbdDevice::open`] connects, agrees with the server on the newest form of the protocol that both know,
+//! and keeps as many connections as the server allows. Operations are cut into requests ([`pieces`]), which
+//! any number of threads have in flight. Lost connections are made again ([`link`]).
 //!
 //! What is promised:
 //! - What [`Device::flush`] or [`Device::write_durable`] reported done is durable, as far as the server keeps
 //!   its word. A server without a flush is taken to write through.
 //! - What was acknowledged but not flushed is kept in memory and written again after a lost connection, so
-//!   that a server that was restarted loses nothing. Where too much would be kept, the device flushes by itself.
+//!   that a server that was restarted loses nothing. Where too much would be kept, the device flushes by
+//!   itself.
 //! - A connection that can't be made again in time ends everything: each later operation fails.
 //!
 //! Hazards:
-//! - Parts of blocks smaller than the server's least block are changed by reading and writing the block, under
-//!   a lock, so that threads that change different bytes of a block don't undo each other's change. Other
-//!   clients of the export are not kept out.
+//! - Parts of blocks smaller than the server's least block are changed by reading and writing the block,
+//!   under a lock, so that threads that change different bytes of a block don't undo each other's change.
+//!   Other clients of the export are not kept out.
 //! - What the server says is zeros is believed, and not read.
 
 mod assembly;
@@ -109,7 +110,8 @@ impl NbdDevice {
     /// Connects to an export.
     ///
     /// # Errors
-    /// If the server can't be reached, has no such export, or has it for reading only and it is to be written.
+    /// If the server can't be reached, has no such export, or has it for reading only and it is to be
+    /// written.
     pub fn open(address: &Address, options: &Options) -> Result<Self> {
         let name = address.to_string();
         let fail = |reason| Error::new(&name, Operation::Open, None, reason);

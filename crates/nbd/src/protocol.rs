@@ -1,8 +1,8 @@
 //! The messages of the NBD protocol as bytes, in both directions: no sockets, no threads, no policy.
 //!
 //! All numbers are big-endian. [`option`] has the messages of the handshake, [`request`] what a client sends
-//! after it, [`reply`] what a server answers. Reading is generic over [`std::io::Read`], so that tests and the
-//! fuzzer feed bytes.
+//! after it, [`reply`] what a server answers. Reading is generic over [`std::io::Read`], so that tests and
+//! the fuzzer feed bytes.
 //!
 //! Invariant: no length that a peer claims is believed: each has a bound here, and memory is taken only after
 //! the bound was checked.

@@ -7,8 +7,8 @@
 //! Hazards:
 //! - *Who may connect.* The protocol has no passwords. A socket is made for its owner alone, and a TCP port
 //!   on loopback only, unless the caller insists.
-//! - *Hostile clients.* The handshake has a time limit; the number of clients, of their threads and the length
-//!   of payloads are bounded. A client that does not read its replies blocks its own threads only.
+//! - *Hostile clients.* The handshake has a time limit; the number of clients, of their threads and the
+//!   length of payloads are bounded. A client that does not read its replies blocks its own threads only.
 //! - *Requests of broken connections* can be done late. Those of a client that is known to be gone are done
 //!   before a new client's first; of one whose network fails in silence nothing is known.
 //! - *Failed flushes* are reported to the client that asked, and at the end to the caller.
@@ -186,8 +186,9 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the requests of clients that are gone are done. A client whose connections broke comes back
-    /// with others and makes its requests again: what the old ones still bring must not undo what it does next.
+    /// Waits until the requests of clients that are gone are done. A client whose connections broke comes
+    /// back with others and makes its requests again: what the old ones still bring must not undo what it
+    /// does next.
     fn outlive_the_gone(&self) {
         let deadline = Instant::now() + GRACE;
         let mut clients = self.shared.clients.lock();

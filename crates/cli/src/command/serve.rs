@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// on loopback, as the protocol has no password and no encryption, unless --public is given.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare serve disk.img --nbd unix:/run/disk.sock\n  hectare ls \
-                  'nbd+unix:///?socket=/run/disk.sock:/etc'\n  hectare serve disk.img --read-only --partition 2")]
+                  'nbd+unix:///?socket=/run/disk.sock:/etc'\n  hectare serve disk.img -r --partition 2")]
 pub(crate) struct Arguments {
     /// The image, block device or export
     image: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "")]
     export: String,
     /// Refuse changes
-    #[arg(long)]
+    #[arg(short, long)]
     read_only: bool,
     /// Listen on an address that others can reach
     #[arg(long)]

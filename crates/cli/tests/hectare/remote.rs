@@ -1,5 +1,5 @@
-//! Images on NBD servers: `hectare serve`, the addresses of exports, and volumes that are used over a connection
-//! that breaks.
+//! Images on NBD servers: `hectare serve`, the addresses of exports, and volumes that are used over a
+//! connection that breaks.
 
 use crate::support::{hectare, hectare_within};
 use hectare_oracle::tool::need;

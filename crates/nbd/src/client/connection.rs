@@ -1,7 +1,7 @@
 //! One connection after the handshake: any number of threads send requests on it, one thread reads replies.
 //!
-//! A request that was sent has a [`Ticket`], on which its thread waits. When the connection ends, for whatever
-//! reason, all tickets are answered with that reason, and nothing can be sent any more.
+//! A request that was sent has a [`Ticket`], on which its thread waits. When the connection ends, for
+//! whatever reason, all tickets are answered with that reason, and nothing can be sent any more.
 //!
 //! Hazard: a message must not be torn. Whole requests are sent under a lock, and a request that could be sent
 //! in part only ends the connection.

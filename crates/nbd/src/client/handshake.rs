@@ -33,8 +33,8 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Whether a connection made later is to the same export, with nothing missing that is relied on: requests
-    /// are cut for what was agreed on first.
+    /// Whether a connection made later is to the same export, with nothing missing that is relied on:
+    /// requests are cut for what was agreed on first.
     pub(crate) fn covers(&self, earlier: &Self) -> bool {
         let read_only = |agreed: &Self| agreed.flags.contains(ExportFlags::READ_ONLY);
         let used = ExportFlags::FLUSH

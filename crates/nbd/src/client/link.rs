@@ -1,18 +1,18 @@
 //! The link of a device to its export, which outlives connections: requests are made until they are answered,
 //! over as many sessions as that takes.
 //!
-//! The thread that finds the session lost makes the next one, while the others wait; then it writes again what
-//! was acknowledged and not flushed ([`super::unflushed`]), and each thread makes its own request again. That
-//! is harmless: a request done twice does what it does once, and no two threads work on the same bytes.
+//! The thread that finds the session lost makes the next one, while the others wait; then it writes again
+//! what was acknowledged and not flushed ([`super::unflushed`]), and each thread makes its own request again.
+//! That is harmless: a request done twice does what it does once, and no two threads work on the same bytes.
 //!
 //! Where no session can be made in time, the link is *latched*: every further request fails with the reason.
 //! Time counts from the last reply that came, so a server that accepts connections and then does nothing is
 //! given up, too.
 //!
-//! Hazard, and a limit of the protocol: a server that lives may do a request of the old connection late, after
-//! the new connection made it again and later ones overwrote its bytes. The old connection is shut down, and a
-//! moment passes, before a new one is made, and our own server does the old requests first; but the protocol
-//! has nothing to make sure of it.
+//! Hazard, and a limit of the protocol: a server that lives may do a request of the old connection late,
+//! after the new connection made it again and later ones overwrote its bytes. The old connection is shut
+//! down, and a moment passes, before a new one is made, and our own server does the old requests first; but
+//! the protocol has nothing to make sure of it.
 
 use super::Options;
 use super::assembly::Reply;
@@ -111,8 +111,9 @@ impl Link {
         (self.requests.load(Ordering::Relaxed), self.reconnects.load(Ordering::Relaxed))
     }
 
-    /// Makes requests, several at a time, and gives the reply of each to `done`, in any order. After the first
-    /// failure no further ones are made, but those in flight are waited for: nothing is changed afterwards.
+    /// Makes requests, several at a time, and gives the reply of each to `done`, in any order. After the
+    /// first failure no further ones are made, but those in flight are waited for: nothing is changed
+    /// afterwards.
     pub(super) fn run<'a>(
         &self,
         orders: impl IntoIterator<Item = Order<'a>>,
@@ -254,8 +255,8 @@ impl Link {
     fn latched_text(&self, last: &str) -> Arc<str> {
         let seconds = self.options.reconnect_timeout.as_secs_f64();
         format!(
-            "the connection was lost and could not be made again within {seconds} s ({last}); nothing more is \
-             done here, open it again once the server is back"
+            "the connection was lost and could not be made again within {seconds} s ({last}); nothing more \
+             is done here, open it again once the server is back"
         )
         .into()
     }

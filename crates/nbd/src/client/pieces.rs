@@ -1,5 +1,5 @@
-//! Cuts operations into requests that the server takes: whole blocks of its least size, payloads no larger than
-//! it allows, lengths that fit the headers.
+//! Cuts operations into requests that the server takes: whole blocks of its least size, payloads no larger
+//! than it allows, lengths that fit the headers.
 
 use super::connection::Order;
 use super::handshake::Agreed;
@@ -154,7 +154,8 @@ mod tests {
                 next += piece.len.get();
                 match part {
                     Part::Whole(piece) => {
-                        prop_assert!(piece.at.get() % block == 0 && piece.len.get() % block == 0 && piece.len.get() > 0);
+                        prop_assert!(piece.at.get() % block == 0 && piece.len.get() % block == 0);
+                        prop_assert!(piece.len.get() > 0);
                     }
                     Part::Within(piece) => {
                         prop_assert!(piece.len.get() > 0 && piece.len.get() < block);
@@ -164,7 +165,8 @@ mod tests {
             }
             prop_assert_eq!(next, at + len);
             let wide = around(span, 1 << shift);
-            prop_assert!(wide.at <= span.at && wide.end() >= span.end() && wide.len.get().is_multiple_of(block));
+            prop_assert!(wide.at <= span.at && wide.end() >= span.end());
+            prop_assert!(wide.len.get().is_multiple_of(block));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What was acknowledged but not flushed: kept in memory, to be written again to a server that was restarted
 //! and may have lost it.
 //!
-//! It is a map of the latest content by place, so no two pieces overlap, and they may be replayed in any order.
-//! A flush covers what was acknowledged before it was sent: every piece has the *epoch* in which it was
-//! acknowledged, a flush ends an epoch, and one that succeeds drops the pieces of that epoch and all earlier.
+//! It is a map of the latest content by place, so no two pieces overlap, and they may be replayed in any
+//! order. A flush covers what was acknowledged before it was sent: every piece has the *epoch* in which it
+//! was acknowledged, a flush ends an epoch, and one that succeeds drops the pieces of that epoch and all
+//! earlier.
 //!
 //! Invariants:
 //! - What is durable is not here: replaying an older piece over it would undo it. A durable write cuts its

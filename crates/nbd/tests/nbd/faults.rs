@@ -160,3 +160,29 @@ fn a_server_that_comes_back_with_something_else_is_refused() {
         assert!(client.read_at(Bytes::ZERO, &mut [0; 9]).is_err());
     }
 }
+
+#[test]
+fn a_late_request_of_a_broken_connection_undoes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [socket, behind] = ["front", "behind"].map(|name| folder.path().join(name));
+    let device = Arc::new(Volatile::new(Bytes::mib(1)));
+    let _server = Ours::start(Arc::clone(&device) as _, &behind, false);
+    let proxy = Proxy::start(&socket, &behind, || u64::MAX / 2);
+    let client = NbdDevice::open(&on(&socket, "vol"), &options()).unwrap();
+    device.delay_next_write(500);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.write_at(Bytes::ZERO, b"first").unwrap();
+            client.write_at(Bytes::ZERO, b"after").unwrap();
+            client.flush().unwrap();
+        });
+        // The request has reached the device by then, which has not done it.
+        std::thread::sleep(Duration::from_millis(150));
+        proxy.block();
+        proxy.unblock();
+    });
+    std::thread::sleep(Duration::from_millis(700));
+    let mut found = [0; 5];
+    device.read_at(Bytes::ZERO, &mut found).unwrap();
+    assert_eq!((&found, client.reconnects()), (b"after", 1));
+}

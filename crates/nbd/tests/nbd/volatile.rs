@@ -3,7 +3,8 @@
 use hectare_device::{Device, MemoryDevice, Result};
 use hectare_units::{Bytes, index_of};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Bytes, and those of them that are durable.
 pub(crate) struct Volatile {
@@ -12,12 +13,20 @@ pub(crate) struct Volatile {
     /// What was changed since the last flush, in order.
     changed: Mutex<Vec<(Bytes, Bytes)>>,
     dying: AtomicBool,
+    /// How long the next write takes, in milliseconds.
+    delay_ms: AtomicU64,
 }
 
 impl Volatile {
     pub(crate) fn new(len: Bytes) -> Self {
         let [now, durable] = [MemoryDevice::new(len), MemoryDevice::new(len)];
-        Self { now, durable, changed: Mutex::default(), dying: AtomicBool::new(false) }
+        Self {
+            now,
+            durable,
+            changed: Mutex::default(),
+            dying: AtomicBool::new(false),
+            delay_ms: AtomicU64::new(0),
+        }
     }
 
     /// From here on nothing becomes durable any more.
@@ -32,6 +41,11 @@ impl Volatile {
             copy(from, to, at, len);
         }
         self.dying.store(false, Ordering::SeqCst);
+    }
+
+    /// Makes the next write take that long before it is done.
+    pub(crate) fn delay_next_write(&self, milliseconds: u64) {
+        self.delay_ms.store(milliseconds, Ordering::SeqCst);
     }
 
     /// What is durable.
@@ -64,6 +78,7 @@ impl Device for Volatile {
     }
 
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
+        std::thread::sleep(Duration::from_millis(self.delay_ms.swap(0, Ordering::SeqCst)));
         self.now.write_at(at, data)?;
         self.note(at, Bytes::of(data.len()));
         Ok(())
