@@ -4,6 +4,8 @@ use hectare_ext4::error::{Corrupt, Place, Unsupported};
 use hectare_units::OutOfMemory;
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::Range;
 
 /// How to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,11 +16,21 @@ pub struct Options {
     pub allow_recovery: bool,
     /// How many problems are kept; the others are only counted.
     pub problems_max: usize,
+    /// How many threads read the volume. The report does not depend on it: what is not sound for several is
+    /// looked at again by one.
+    pub threads: NonZeroUsize,
+}
+
+impl Options {
+    /// A number for each thread but one.
+    pub(crate) fn other_threads(&self) -> Range<usize> {
+        1..self.threads.get()
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { allow_orphans: false, allow_recovery: false, problems_max: 1000 }
+        Self { allow_orphans: false, allow_recovery: false, problems_max: 1000, threads: NonZeroUsize::MIN }
     }
 }
 
@@ -182,6 +194,15 @@ impl Report {
         if self.problems.len() < max {
             self.problems.push(problem);
         }
+    }
+
+    /// Adds what a thread has found beside others. What it only notes or leaves would come in an order of its
+    /// own: for that, too, one thread has to look again.
+    pub(crate) fn absorb(&mut self, other: Self, options: &Options) {
+        let aside = !other.notes.is_empty() || !other.unchecked.is_empty();
+        self.problem_count = self.problem_count.saturating_add(other.problem_count + u64::from(aside));
+        let room = options.problems_max.saturating_sub(self.problems.len());
+        self.problems.extend(other.problems.into_iter().take(room));
     }
 
     /// Names something that was not judged, once.

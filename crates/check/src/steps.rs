@@ -1,17 +1,16 @@
 //! The steps of a check, in their order, and the first of them: the superblock.
 
-use crate::bits::Bits;
-use crate::context::claims::Claims;
 use crate::context::{Scan, Volume};
 use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::u64_of;
+use std::num::NonZeroUsize;
 
 /// The most clusters that are checked: the pages of their bitmap take 32 MiB.
 const CLUSTERS_MAX: u64 = 1 << 36;
@@ -19,8 +18,19 @@ const CLUSTERS_MAX: u64 = 1 << 36;
 /// Features whose structures are no longer documented or used.
 const UNJUDGED: [&str; 5] = ["imagic_inodes", "lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
 
-/// Checks a volume.
+/// Checks a volume, with several threads only as long as they find nothing.
 pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Error> {
+    if options.threads > NonZeroUsize::MIN
+        && let Ok(report) = walk(device, options)
+        && report.is_clean()
+    {
+        return Ok(report);
+    }
+    walk(device, &Options { threads: NonZeroUsize::MIN, ..*options })
+}
+
+/// Walks over a volume. Several threads stop where the first problem is found.
+fn walk(device: &dyn Device, options: &Options) -> Result<Report, Error> {
     let mut report = Report::default();
     let Some(sb) = superblock(device, options, &mut report)? else {
         return hectare_probe::instead(device)?.map_or(Ok(report), |what| Err(Error::NotAVolume(what)));
@@ -30,10 +40,12 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
         return Err(Error::TooLarge(clusters));
     }
     let dirs = Format::of(&sb).ok();
-    let volume = Volume { device, sb, dirs, options: *options };
-    let shares = volume.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
-    let data = shares.then(|| Bits::new(clusters)).transpose()?;
-    let mut scan = Scan::new(&volume, report, Claims::new(Bits::new(clusters)?, data));
+    let mut volume = Volume { device, sb, dirs, options: *options };
+    if volume.shares_blocks() {
+        // Whether data or metadata came first decides, which threads can't know of each other.
+        volume.options.threads = NonZeroUsize::MIN;
+    }
+    let mut scan = Scan::new(&volume, report, volume.claims()?);
     if !scan.check_superblock() || !scan.read_groups()? {
         scan.report.leave("everything the group descriptors lead to");
         return Ok(scan.report);
@@ -41,6 +53,9 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
     scan.claim_group_metadata()?;
     scan.read_orphan_list()?;
     scan.scan_inodes()?;
+    if options.threads > NonZeroUsize::MIN && !scan.report.is_clean() {
+        return Ok(scan.report);
+    }
     scan.finish_attributes();
     scan.check_quotas()?;
     scan.check_directories()?;
