@@ -67,43 +67,52 @@ impl Scan<'_> {
         }
     }
 
-    /// Checks the content of all directories.
-    pub(crate) fn check_directories(&mut self) -> Result<(), Error> {
+    /// Checks the content of all directories. False if several threads have found something.
+    pub(crate) fn check_directories(&mut self) -> Result<bool, Error> {
         self.report.counts.directories = low32(u64_of(self.directories.len()));
         let Some(format) = self.volume.dirs else {
             self.report.leave("directories: their default hash is unknown");
-            return Ok(());
+            return Ok(true);
         };
         let report = std::mem::take(&mut self.report);
+        let (before, options) = (report.extent(), &self.volume.options);
         let all = Queue::new(self.directories.len());
         let blocks = AtomicU64::new(self.volume.geometry().blocks_count.get());
         let mut first = Reader::new(self, &blocks, report);
         let other = |_| Reader::new(self, &blocks, Report::default());
-        let mut others: Vec<Reader<'_>> = self.volume.options.other_threads().map(other).collect();
+        let mut others: Vec<Reader<'_>> = options.other_threads().map(other).collect();
         threads::each(&mut first, others.iter_mut(), &|reader| reader.read(&all, &format))?;
-        let (mut report, others) = (first.report, others.into_iter().map(|reader| reader.report));
-        others.for_each(|other| report.absorb(other, &self.volume.options));
-        self.report = report;
-        Ok(())
+        let silent =
+            first.report.extent() == before && others.iter().all(|other| other.report == Report::default());
+        self.report = first.report;
+        Ok(silent || !self.volume.options.has_others())
     }
 }
 
 impl Reader<'_> {
-    /// Reads directories while there are any.
+    /// Reads directories while there are any. Several threads stop when one has found something.
     fn read(&mut self, all: &Queue, format: &Format) -> Result<(), Error> {
         let scan = self.scan;
+        let (before, has_others) = (self.report.extent(), scan.volume.options.has_others());
         while let Some(directory) = all.next().and_then(|at| scan.directories.get(at)) {
             self.names.start();
-            if let Some(inside) = &directory.inline {
-                self.inline_directory(directory, inside);
-                continue;
+            self.any_directory(directory, format)?;
+            if has_others && self.report.extent() != before {
+                all.stop();
             }
-            let opaque_names = directory.is_encrypted();
-            let folds = directory.flags.contains(InodeFlags::CASEFOLD) && !opaque_names;
-            let folding = if folds { Folding::of(&scan.volume.sb).ok().flatten() } else { None };
-            self.directory(directory, &Format { opaque_names, folding, ..*format })?;
         }
         Ok(())
+    }
+
+    fn any_directory(&mut self, directory: &Directory, format: &Format) -> Result<(), Error> {
+        if let Some(inside) = &directory.inline {
+            self.inline_directory(directory, inside);
+            return Ok(());
+        }
+        let opaque_names = directory.is_encrypted();
+        let folds = directory.flags.contains(InodeFlags::CASEFOLD) && !opaque_names;
+        let folding = if folds { Folding::of(&self.scan.volume.sb).ok().flatten() } else { None };
+        self.directory(directory, &Format { opaque_names, folding, ..*format })
     }
 
     fn directory(&mut self, directory: &Directory, format: &Format) -> Result<(), Error> {

@@ -31,39 +31,41 @@ enum Role {
 }
 
 impl Scan<'_> {
-    /// Looks at every inode that may be in use.
-    pub(crate) fn scan_inodes(&mut self) -> Result<(), Error> {
-        self.scan_all_tables()?;
+    /// Looks at every inode that may be in use. False if one thread is to do it.
+    pub(crate) fn scan_inodes(&mut self) -> Result<bool, Error> {
+        if !self.scan_all_tables()? {
+            return Ok(false);
+        }
         self.directories.sort_unstable_by_key(|directory| directory.nr);
         for (number, directory) in (1..).zip(&self.directories) {
             self.inodes.change(directory.nr, |info| info.directory = number);
         }
         self.require_special_inodes();
-        Ok(())
+        Ok(true)
     }
 
-    /// Scans the inode tables of all groups.
-    fn scan_all_tables(&mut self) -> Result<(), Error> {
+    /// Scans the inode tables of all groups. False if several threads have found something.
+    fn scan_all_tables(&mut self) -> Result<bool, Error> {
         let groups = Queue::new(self.groups.len());
         let mut others = Vec::new();
         for _ in self.volume.options.other_threads() {
             others.push(self.part()?);
         }
+        let before = self.report.extent();
         each(&mut *self, others.iter_mut(), &|scan| scan.scan_tables(&groups))?;
-        others.into_iter().for_each(|part| self.absorb(part));
-        Ok(())
+        let silent = !self.volume.options.has_others() || self.report.extent() == before;
+        Ok(silent && others.into_iter().all(|part| self.absorb(part)))
     }
 
-    /// Scans the tables of groups while there are any. Where others scan, too, it ends with the
-    /// first problem.
+    /// Scans the tables of groups while there are any. Several threads stop when one has found something.
     fn scan_tables(&mut self, groups: &Queue) -> Result<(), Error> {
         let geometry = self.volume.geometry();
         let (size, per_group) = (geometry.inode_size, geometry.inodes_per_group);
         let mut chunk = vec![0; usize_of(CHUNK.min(size.saturating_mul(per_group)).max(size))];
-        let alone = self.volume.options.other_threads().is_empty();
+        let (before, has_others) = (self.report.extent(), self.volume.options.has_others());
         while let Some(nr) = groups.next() {
             self.scan_table(GroupNr::new(low32(u64_of(nr))), &mut chunk)?;
-            if !alone && !self.report.is_clean() {
+            if has_others && self.report.extent() != before {
                 groups.stop();
             }
         }

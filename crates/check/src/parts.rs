@@ -3,8 +3,9 @@
 //! Threads scan the inode tables of a group each, with a [`Scan`] of their own, and then read a directory
 //! each. A sound volume gives the same state whoever looked at what. Of a broken one the report would depend
 //! on who was first: of two owners of a block the second is named. So whatever several threads find counts
-//! only if it is nothing, and otherwise one looks again (`steps`); a sound volume is the common case, and a
-//! broken one is not worth a second way to find the same.
+//! only if it is nothing, and otherwise one does all anew (`steps`); a sound volume is the common case, and a
+//! broken one is not worth a second way to find the same. What is found before, between and after is found by
+//! one thread, in the state that one would have made.
 //!
 //! Hazard: what a thread alone can't see, two of them have to see together. A block that two files of
 //! different threads own is in the claims of both; an attribute block may be in those of several, which are
@@ -12,8 +13,7 @@
 
 use crate::context::Scan;
 use crate::context::attributes::Shared;
-use crate::report::{Error, Report, What};
-use hectare_ext4::error::Place;
+use crate::report::{Error, Report};
 use hectare_units::BlockNr;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
@@ -29,15 +29,14 @@ impl Scan<'_> {
         Ok(part)
     }
 
-    /// Takes what a part has seen.
-    pub(crate) fn absorb(&mut self, mut part: Self) {
-        self.report.absorb(part.report, &self.volume.options);
-        let shared = self.absorb_attributes(part.attributes);
+    /// Takes what a part has seen; false if that is not all sound, alone or with what was there.
+    pub(crate) fn absorb(&mut self, mut part: Self) -> bool {
+        let Some(shared) = self.absorb_attributes(part.attributes) else { return false };
         for block in shared {
             part.claims.bits.release(self.volume.geometry().cluster_of(block).get());
         }
-        if !self.claims.absorb(part.claims) {
-            self.tell(What::SharedBlock, Place::Volume, "two inodes own a block");
+        if part.report != Report::default() || !self.claims.absorb(part.claims) {
+            return false;
         }
         self.inodes.absorb(part.inodes);
         let before = self.runs.len();
@@ -47,27 +46,25 @@ impl Scan<'_> {
         part.quotas.files.iter_mut().for_each(|file| moved(&mut file.runs));
         self.directories.extend(part.directories);
         self.quotas.absorb(part.quotas);
+        true
     }
 
-    /// Takes the attributes a part has seen, and gives the blocks that were known.
-    fn absorb_attributes(&mut self, part: Shared) -> Vec<BlockNr> {
+    /// Takes the attributes a part has seen, and gives the blocks that were known. `None` if one of these has
+    /// values in inodes: they are counted for the inode that was first to have it.
+    fn absorb_attributes(&mut self, part: Shared) -> Option<Vec<BlockNr>> {
         let mut known = Vec::new();
         for (nr, block) in part.blocks {
             match self.attributes.blocks.entry(nr) {
                 Entry::Vacant(place) => drop(place.insert(block)),
+                Entry::Occupied(place) if place.get().holders > 0 => return None,
                 Entry::Occupied(mut place) => {
                     place.get_mut().users = place.get().users.saturating_add(block.users);
                     known.push(BlockNr::new(nr));
                 }
             }
         }
-        // The values of an attribute block are counted for the inode that was first to have it.
-        if known.iter().any(|nr| self.attributes.blocks.get(&nr.get()).is_some_and(|block| block.holders > 0))
-        {
-            self.tell(What::Attributes, Place::Volume, "the uses of a value are counted by two threads");
-        }
         self.attributes.holders.extend(part.holders);
         self.attributes.entries.extend(part.entries);
-        known
+        Some(known)
     }
 }

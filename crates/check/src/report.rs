@@ -1,7 +1,7 @@
 //! The findings of a check, as data.
 
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
-use hectare_units::OutOfMemory;
+use hectare_units::{OutOfMemory, u64_of};
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -16,12 +16,17 @@ pub struct Options {
     pub allow_recovery: bool,
     /// How many problems are kept; the others are only counted.
     pub problems_max: usize,
-    /// How many threads read the volume. The report does not depend on it: what is not sound for several is
-    /// looked at again by one.
+    /// How many threads read the volume. The report does not depend on it: where several find something in
+    /// inodes or directories, one reads all anew.
     pub threads: NonZeroUsize,
 }
 
 impl Options {
+    /// Whether there is more than one thread.
+    pub(crate) fn has_others(&self) -> bool {
+        self.threads > NonZeroUsize::MIN
+    }
+
     /// A number for each thread but one.
     pub(crate) fn other_threads(&self) -> Range<usize> {
         1..self.threads.get()
@@ -196,13 +201,9 @@ impl Report {
         }
     }
 
-    /// Adds what a thread has found beside others. What it only notes or leaves would come in an order of its
-    /// own: for that, too, one thread has to look again.
-    pub(crate) fn absorb(&mut self, other: Self, options: &Options) {
-        let aside = !other.notes.is_empty() || !other.unchecked.is_empty();
-        self.problem_count = self.problem_count.saturating_add(other.problem_count + u64::from(aside));
-        let room = options.problems_max.saturating_sub(self.problems.len());
-        self.problems.extend(other.problems.into_iter().take(room));
+    /// How much it has: problems, notes and what was left.
+    pub(crate) fn extent(&self) -> [u64; 3] {
+        [self.problem_count, u64_of(self.notes.len()), u64_of(self.unchecked.len())]
     }
 
     /// Names something that was not judged, once.

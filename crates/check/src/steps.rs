@@ -18,22 +18,23 @@ const CLUSTERS_MAX: u64 = 1 << 36;
 /// Features whose structures are no longer documented or used.
 const UNJUDGED: [&str; 5] = ["imagic_inodes", "lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
 
-/// Checks a volume, with several threads only as long as they find nothing.
+/// Checks a volume. If several threads find something that depends on which of them was first, one does it
+/// anew.
 pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Error> {
-    if options.threads > NonZeroUsize::MIN
-        && let Ok(report) = walk(device, options)
-        && report.is_clean()
+    if options.has_others()
+        && let Ok(Some(report)) = walk(device, options)
     {
         return Ok(report);
     }
-    walk(device, &Options { threads: NonZeroUsize::MIN, ..*options })
+    let report = walk(device, &Options { threads: NonZeroUsize::MIN, ..*options })?;
+    Ok(report.expect("one thread has an order"))
 }
 
-/// Walks over a volume. Several threads stop where the first problem is found.
-fn walk(device: &dyn Device, options: &Options) -> Result<Report, Error> {
+/// Walks over a volume; `None` if one thread is to do it.
+fn walk(device: &dyn Device, options: &Options) -> Result<Option<Report>, Error> {
     let mut report = Report::default();
     let Some(sb) = superblock(device, options, &mut report)? else {
-        return hectare_probe::instead(device)?.map_or(Ok(report), |what| Err(Error::NotAVolume(what)));
+        return hectare_probe::instead(device)?.map_or(Ok(Some(report)), |what| Err(Error::NotAVolume(what)));
     };
     let clusters = sb.geometry().clusters_count().get();
     if clusters > CLUSTERS_MAX {
@@ -48,21 +49,22 @@ fn walk(device: &dyn Device, options: &Options) -> Result<Report, Error> {
     let mut scan = Scan::new(&volume, report, volume.claims()?);
     if !scan.check_superblock() || !scan.read_groups()? {
         scan.report.leave("everything the group descriptors lead to");
-        return Ok(scan.report);
+        return Ok(Some(scan.report));
     }
     scan.claim_group_metadata()?;
     scan.read_orphan_list()?;
-    scan.scan_inodes()?;
-    if options.threads > NonZeroUsize::MIN && !scan.report.is_clean() {
-        return Ok(scan.report);
+    if !scan.scan_inodes()? {
+        return Ok(None);
     }
     scan.finish_attributes();
     scan.check_quotas()?;
-    scan.check_directories()?;
+    if !scan.check_directories()? {
+        return Ok(None);
+    }
     scan.check_tree();
     scan.check_links();
     scan.check_bitmaps()?;
-    Ok(scan.report)
+    Ok(Some(scan.report))
 }
 
 /// Reads the superblock; returns `None`, and reports a problem, if there is no sound one.
