@@ -13,7 +13,8 @@
 //!   device. A block that is claimed a second time is reported and not descended into, which bounds every
 //!   walk by the size of the volume.
 //! - *Everything is read once*, and file data not at all; the only content read is that of directories,
-//!   symbolic links, quota files, the journal's superblock and the orphan file.
+//!   symbolic links, quota files, the journal's superblock and the orphan file. Where several threads find
+//!   something in inodes or directories, one reads all anew, so that the report has one order (`parts`).
 //! - *What can't be judged is named* in [`Report::unchecked`]; it is not taken for clean.
 //! - Findings are data ([`Problem`]): printing and exit codes are the caller's.
 //!

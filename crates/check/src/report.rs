@@ -17,7 +17,7 @@ pub struct Options {
     /// How many problems are kept; the others are only counted.
     pub problems_max: usize,
     /// How many threads read the volume. The report does not depend on it: where several find something in
-    /// inodes or directories, one reads all anew.
+    /// inodes or directories, one reads all anew. There are no more than groups.
     pub threads: NonZeroUsize,
 }
 

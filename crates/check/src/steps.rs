@@ -9,7 +9,7 @@ use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_units::u64_of;
+use hectare_units::{u64_of, usize_of};
 use std::num::NonZeroUsize;
 
 /// The most clusters that are checked: the pages of their bitmap take 32 MiB.
@@ -42,6 +42,9 @@ fn walk(device: &dyn Device, options: &Options) -> Result<Option<Report>, Error>
     }
     let dirs = Format::of(&sb).ok();
     let mut volume = Volume { device, sb, dirs, options: *options };
+    // Each thread has a table of all groups, and nothing to do if there are fewer groups.
+    let groups = usize_of(volume.geometry().groups());
+    volume.options.threads = options.threads.min(NonZeroUsize::new(groups).unwrap_or(NonZeroUsize::MIN));
     if volume.shares_blocks() {
         // Whether data or metadata came first decides, which threads can't know of each other.
         volume.options.threads = NonZeroUsize::MIN;

@@ -174,14 +174,14 @@ fn write_archive(case: &Case, files: u32, out: &mut impl Write) -> io::Result<()
     for nr in 0..files {
         let directory = nr / case.together;
         let upper = directory / 64;
-        if nr % case.together == 0 {
-            if directory % 64 == 0 {
+        if nr.is_multiple_of(case.together) {
+            if directory.is_multiple_of(64) {
                 out.write_all(&header(&format!("d{upper:03}/"), 0))?;
             }
             out.write_all(&header(&format!("d{upper:03}/{directory:05}/"), 0))?;
         }
         let name = format!("d{upper:03}/{directory:05}/f{nr:07}");
-        if nr % case.filled == 0 {
+        if nr.is_multiple_of(case.filled) {
             let content = format!("{nr:0200}");
             out.write_all(&header(&name, content.len()))?;
             out.write_all(content.as_bytes())?;
