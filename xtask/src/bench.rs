@@ -1,14 +1,15 @@
-//! Comparisons with the kernel and others: `cargo xtask bench allocator|io|mkfs|mount [--only NAME] [--pairs
-//! N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
+//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]
+//! [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
 //! | [`allocator`] | where space comes from, its cost, its fragmentation |
+//! | [`check`] | checking, against e2fsck; described there, since its form differs |
 //! | [`mount`] | what goes through a mount, against fuse2fs; its own options and contenders |
 //! | [`io`] | overwriting, fsync, and the cost of the journal; on disk, too, and against a bare file |
 //! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; described there, since its form differs |
 //!
-//! For the first two, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if requested, and
+//! For `allocator` and `io`, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if requested, and
 //! then runs its contenders in turn, round by round, each on a fresh copy: the kernel through a loop device
 //! over it, the engine on the image itself. The order alternates from round to round. All contenders run the
 //! same program, `hectare bench`, as a child; this job only prepares, inspects the result ([`contender`]) and
@@ -24,6 +25,7 @@
 //! The next run removes everything a killed run left, mounts too.
 
 mod allocator;
+mod check;
 mod contender;
 mod figures;
 mod io;
@@ -40,7 +42,7 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|io|mkfs|mount [--only NAME]... [--pairs N] \
+const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]... [--pairs N] \
                      [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// One comparison.
@@ -50,6 +52,8 @@ enum Comparison {
     Workloads(fn(&Options) -> Vec<Section>),
     /// Formatters.
     Formatters,
+    /// Checkers.
+    Checkers,
 }
 
 /// The options of the command line.
@@ -80,6 +84,7 @@ impl Options {
             "allocator" => Comparison::Workloads(allocator::sections),
             "io" => Comparison::Workloads(io::sections),
             "mkfs" => Comparison::Formatters,
+            "check" => Comparison::Checkers,
             other => return Err(format!("{other} is no comparison")),
         };
         let mut options = Self {
@@ -132,6 +137,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     match options.what {
         Comparison::Workloads(sections) => workloads(&options, &sections(&options)),
         Comparison::Formatters => formatters(&options),
+        Comparison::Checkers => checkers(&options),
     }
 }
 
@@ -183,6 +189,15 @@ fn formatters(options: &Options) -> bool {
         return true;
     }
     built(options.binary.as_deref()).is_some_and(|binary| mkfs::run(options, &binary))
+}
+
+/// Runs the comparison of checkers.
+fn checkers(options: &Options) -> bool {
+    if options.list {
+        check::list();
+        return true;
+    }
+    built(options.binary.as_deref()).is_some_and(|binary| check::run(options, &binary))
 }
 
 /// The given program, or a new build.

@@ -56,10 +56,8 @@ impl Scan<'_> {
 
     /// An encrypted file says how it is encrypted.
     fn check_context(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
-        if let Some(context) = found.context
-            && let Some(info) = self.inodes.get_mut(nr.get())
-        {
-            info.policy = context.policy;
+        if let Some(context) = found.context {
+            self.inodes.change(nr, |info| info.policy = context.policy);
         }
         let sound = found.context.is_some_and(|context| context.sound);
         if slot.flags().contains(InodeFlags::ENCRYPT) && !sound {

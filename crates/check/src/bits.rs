@@ -53,6 +53,22 @@ impl Page {
         }
     }
 
+    /// Sets the bits of another page; false if one was set in both.
+    fn absorb(&mut self, other: Self) -> bool {
+        match (self, other) {
+            (page, Self::Run(start, end)) => start == end || page.claim(start, end).is_none(),
+            (Self::Bytes(bytes), Self::Bytes(other)) => {
+                let disjoint = bytes.iter().zip(&*other).all(|(byte, other)| byte & other == 0);
+                bytes.iter_mut().zip(&*other).for_each(|(byte, other)| *byte |= other);
+                disjoint
+            }
+            (page, bytes) => {
+                let Self::Run(start, end) = std::mem::replace(page, bytes) else { return false };
+                start == end || page.claim(start, end).is_none()
+            }
+        }
+    }
+
     /// Copies the bytes from `within` on into `found`, which is all zeros.
     fn copy(&self, within: usize, found: &mut [u8]) {
         match self {
@@ -110,6 +126,12 @@ impl Bits {
             Some(Page::Bytes(bytes)) => bytes[index_of(within / 8)] >> (within % 8) & 1 == 1,
             None => false,
         }
+    }
+
+    /// Sets the bits of another bitmap of the same length; false if one was set in both.
+    pub(crate) fn absorb(&mut self, other: Self) -> bool {
+        let pages = self.pages.iter_mut().zip(other.pages);
+        pages.fold(true, |disjoint, (page, other)| page.absorb(other) && disjoint)
     }
 
     /// The bytes from bit `start`, a multiple of eight, that hold `len` bits.
@@ -238,6 +260,28 @@ mod tests {
             let from = PAGE_BITS - 64 + 8 * below(16);
             let (first, len) = (index_of(from / 8), 1 + below(64));
             assert_eq!(bits.slice(from, len), model[first..first + index_of(len.div_ceil(8))]);
+        }
+    }
+
+    /// What two have set is what one would have, and called disjoint if it is.
+    #[test]
+    fn two_bitmaps_become_one() {
+        let ranges = [0..5, 3..4, 5..9, 5..6, 100..101, 4..101, PAGE_BITS - 1..PAGE_BITS + 1];
+        for chosen in 0..1 << (2 * ranges.len()) {
+            let of = |which: usize| {
+                let mut bits = Bits::new(2 * PAGE_BITS).unwrap();
+                let mine = (0..).zip(&ranges).filter(|(i, _)| chosen >> (2 * i + which) & 1 == 1);
+                mine.for_each(|(_, range)| {
+                    assert!(bits.claim(range.clone()).is_none_or(|bit| bit < 2 * PAGE_BITS));
+                });
+                bits
+            };
+            let all = |bits: &Bits| bits.slice(0, 2 * PAGE_BITS);
+            let (mut one, other) = (of(0), of(1));
+            let (first, second) = (all(&one), all(&other));
+            let disjoint = first.iter().zip(&second).all(|(a, b)| a & b == 0);
+            assert_eq!(one.absorb(other), disjoint, "{chosen:#x}");
+            assert!(all(&one).iter().zip(first.iter().zip(&second)).all(|(all, (a, b))| *all == a | b));
         }
     }
 

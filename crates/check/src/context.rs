@@ -8,7 +8,9 @@ pub(crate) mod directory;
 pub(crate) mod inodes;
 pub(crate) mod orphans;
 pub(crate) mod quotas;
+pub(crate) mod reader;
 
+use crate::bits::Bits;
 use crate::report::{Error, Options, Problem, Report, What};
 use attributes::Shared;
 use claims::Claims;
@@ -17,6 +19,7 @@ use hectare_device::Device;
 use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{Extent, TreeGeometry};
+use hectare_ext4::feature::RoCompat;
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::GroupDesc;
 use hectare_ext4::superblock::SuperBlock;
@@ -25,6 +28,7 @@ use inodes::Inodes;
 use orphans::Orphans;
 use quotas::Quotas;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The volume being checked.
 pub(crate) struct Volume<'a> {
@@ -38,6 +42,18 @@ pub(crate) struct Volume<'a> {
 impl Volume<'_> {
     pub(crate) fn geometry(&self) -> &Geometry {
         self.sb.geometry()
+    }
+
+    /// Whether several files may have the same blocks of data.
+    pub(crate) fn shares_blocks(&self) -> bool {
+        self.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS)
+    }
+
+    /// No claims of its clusters.
+    pub(crate) fn claims(&self) -> Result<Claims, Error> {
+        let clusters = self.geometry().clusters_count().get();
+        let data = self.shares_blocks().then(|| Bits::new(clusters)).transpose()?;
+        Ok(Claims::new(Bits::new(clusters)?, data))
     }
 
     /// What an extent tree of inode `nr` is checked against.
@@ -67,17 +83,15 @@ impl Volume<'_> {
 pub(crate) struct Scan<'a> {
     pub(crate) volume: &'a Volume<'a>,
     pub(crate) report: Report,
-    pub(crate) groups: Vec<GroupDesc>,
+    pub(crate) groups: Arc<Vec<GroupDesc>>,
     /// Groups whose inode table lies in that of another, in ascending order.
-    pub(crate) shared_tables: Vec<GroupNr>,
+    pub(crate) shared_tables: Arc<Vec<GroupNr>>,
     pub(crate) claims: Claims,
     pub(crate) inodes: Inodes,
     pub(crate) directories: Vec<Directory>,
-    /// Blocks of directories still to be read at most: all of them together are no more than the volume has.
-    pub(crate) directory_blocks: u64,
     /// The extents of directories, and of files whose content is checked, one after another.
     pub(crate) runs: Vec<Extent>,
-    pub(crate) orphans: Orphans,
+    pub(crate) orphans: Arc<Orphans>,
     pub(crate) attributes: Shared,
     pub(crate) quotas: Quotas,
     /// Block buffers not in use.
@@ -90,14 +104,13 @@ impl<'a> Scan<'a> {
         Self {
             volume,
             report,
-            groups: Vec::new(),
-            shared_tables: Vec::new(),
+            groups: Arc::default(),
+            shared_tables: Arc::default(),
             claims,
             inodes: Inodes::default(),
             directories: Vec::new(),
-            directory_blocks: volume.geometry().blocks_count.get(),
             runs: Vec::new(),
-            orphans: Orphans::default(),
+            orphans: Arc::default(),
             attributes: Shared::default(),
             quotas: Quotas::default(),
             spare: Vec::new(),

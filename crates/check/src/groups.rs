@@ -7,6 +7,7 @@ use hectare_ext4::feature::Incompat;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_units::{BlockNr, GroupNr, memory, usize_of};
+use std::sync::Arc;
 
 /// A run of metadata: first block, blocks, owner.
 type Stretch = (u64, u64, Option<GroupNr>);
@@ -19,7 +20,7 @@ impl Scan<'_> {
         let (groups, per) = (geometry.groups(), geometry.descs_per_block());
         self.report.counts.groups = groups;
         let mut block = self.buffer();
-        let mut sound = true;
+        let (mut sound, mut found) = (true, Vec::new());
         for index in 0..geometry.desc_blocks() {
             let at = geometry.desc_block(index);
             if at >= BlockNr::new(geometry.blocks_count.get()) {
@@ -31,8 +32,8 @@ impl Scan<'_> {
             for (nr, slot) in numbers.zip(block.chunks_exact(usize_of(geometry.desc_size))) {
                 match GroupDesc::parse(slot, GroupNr::new(nr), &volume.sb) {
                     Ok(desc) => {
-                        memory::reserve(&mut self.groups, 1)?;
-                        self.groups.push(desc);
+                        memory::reserve(&mut found, 1)?;
+                        found.push(desc);
                     }
                     Err(corrupt) => {
                         self.tell_corrupt(What::GroupDescriptor, corrupt);
@@ -47,6 +48,7 @@ impl Scan<'_> {
             }
         }
         self.give_back(block);
+        self.groups = Arc::new(found);
         Ok(sound)
     }
 
@@ -76,15 +78,16 @@ impl Scan<'_> {
 
     /// Notes the groups whose inode table lies in that of another group: each table is read once.
     fn note_shared_tables(&mut self, sorted: &[Stretch]) {
-        let mut end = 0;
+        let (mut end, mut shared) = (0, Vec::new());
         for (first, len, owner) in sorted {
             let Some(nr) = owner.filter(|nr| self.is_table(*nr, *first)) else { continue };
             if *first < end {
-                self.shared_tables.push(nr);
+                shared.push(nr);
             }
             end = end.max(first + len);
         }
-        self.shared_tables.sort_unstable();
+        shared.sort_unstable();
+        self.shared_tables = Arc::new(shared);
         if !self.shared_tables.is_empty() {
             self.report.leave("the inodes of groups whose inode table overlaps that of another group");
         }
@@ -101,7 +104,7 @@ impl Scan<'_> {
         let mut stretches = Vec::new();
         memory::reserve(&mut stretches, self.groups.len() * 4)?;
         let mut astray = Vec::new();
-        for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(&self.groups) {
+        for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(&*self.groups) {
             let base = u64::from(geometry.base_meta_blocks(nr));
             let first = geometry.first_block(nr).get();
             if base > 0 {

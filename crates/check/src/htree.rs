@@ -3,8 +3,8 @@
 //! A directory with an index names each of its blocks but the root once, in order of hashes, all leaves at
 //! the same depth. An index that breaks a rule is reported, and the leaves are then read without it.
 
-use crate::context::Scan;
 use crate::context::directory::Directory;
+use crate::context::reader::Reader;
 use crate::report::{Error, What};
 use hectare_ext4::dir::{Format, HashVersion, Hasher};
 use hectare_ext4::error::Place;
@@ -55,7 +55,7 @@ struct Walk<'a> {
 /// What is wrong with an index, and in which block.
 type Wrong = (LogicalBlock, String);
 
-impl Scan<'_> {
+impl Reader<'_> {
     /// Reads a directory's index, all of whose blocks are there; returns `None`, and reports a problem, if it
     /// is corrupt or can't be judged.
     pub(crate) fn read_index(
@@ -63,12 +63,11 @@ impl Scan<'_> {
         directory: &Directory,
         format: &Format,
     ) -> Result<Option<Plan>, Error> {
-        let mut root = self.buffer();
-        if !self.read_file_block(&directory.runs, 0, &mut root)? {
+        let mut root = self.block();
+        if !self.scan.read_file_block(&directory.runs, 0, &mut root)? {
             return Ok(None);
         }
         let result = self.walk_index(directory, format, &root)?;
-        self.give_back(root);
         let (hasher, roles) = match result {
             Ok(found) => found,
             Err((at, reason)) => {
@@ -151,14 +150,13 @@ impl Scan<'_> {
                 continue;
             }
             *role = Role::Node;
-            let mut below = self.buffer();
+            let mut below = self.block();
             let child = LogicalBlock::new(*child);
-            let inner = if self.read_file_block(&walk.directory.runs, child.get(), &mut below)? {
+            let inner = if self.scan.read_file_block(&walk.directory.runs, child.get(), &mut below)? {
                 self.index_table(walk, child, &below, levels - 1, (start, end))?
             } else {
                 Err((child, "it is a hole".into()))
             };
-            self.give_back(below);
             if inner.is_err() {
                 return Ok(inner);
             }

@@ -2,13 +2,15 @@
 
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
+use crate::context::inodes::Info;
 use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
+use crate::threads::{Queue, each};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::{Bytes, GroupNr, InodeNr, usize_of};
+use hectare_units::{Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
 
 /// Bytes of an inode table read at once.
 const CHUNK: u32 = 1 << 16;
@@ -29,36 +31,72 @@ enum Role {
 }
 
 impl Scan<'_> {
-    /// Looks at every inode that may be in use.
-    pub(crate) fn scan_inodes(&mut self) -> Result<(), Error> {
+    /// Looks at every inode that may be in use. False if one thread is to do it.
+    pub(crate) fn scan_inodes(&mut self) -> Result<bool, Error> {
+        if !self.scan_all_tables()? {
+            return Ok(false);
+        }
+        self.directories.sort_unstable_by_key(|directory| directory.nr);
+        for (number, directory) in (1..).zip(&self.directories) {
+            self.inodes.change(directory.nr, |info| info.directory = number);
+        }
+        self.require_special_inodes();
+        Ok(true)
+    }
+
+    /// Scans the inode tables of all groups. False if several threads have found something.
+    fn scan_all_tables(&mut self) -> Result<bool, Error> {
+        let groups = Queue::new(self.groups.len());
+        let mut others = Vec::new();
+        for _ in self.volume.options.other_threads() {
+            others.push(self.part()?);
+        }
+        let before = self.report.extent();
+        each(&mut *self, others.iter_mut(), &|scan| scan.scan_tables(&groups))?;
+        let silent = !self.volume.options.has_others() || self.report.extent() == before;
+        Ok(silent && others.into_iter().all(|part| self.absorb(part)))
+    }
+
+    /// Scans the tables of groups while there are any. Several threads stop when one has found something.
+    fn scan_tables(&mut self, groups: &Queue) -> Result<(), Error> {
         let geometry = self.volume.geometry();
         let (size, per_group) = (geometry.inode_size, geometry.inodes_per_group);
         let mut chunk = vec![0; usize_of(CHUNK.min(size.saturating_mul(per_group)).max(size))];
-        for nr in (0..geometry.groups()).map(GroupNr::new) {
-            let Some(desc) = self.groups.get(nr.index()) else { continue };
-            let shared = self.shared_tables.binary_search(&nr).is_ok();
-            if shared || self.group_flag(desc, GroupFlags::INODE_UNINIT) {
-                continue;
-            }
-            let lazy = self.volume.sb.features().group_checksums();
-            let count = per_group - if lazy { desc.itable_unused.min(per_group) } else { 0 };
-            let start = desc.inode_table.offset(geometry.block_size);
-            let mut index = 0;
-            while index < count {
-                let some = (count - index).min(CHUNK / size).max(1);
-                let bytes = &mut chunk[..usize_of(some * size)];
-                let at = start + Bytes::new(u64::from(index) * u64::from(size));
-                self.volume.device.read_at(at, bytes)?;
-                for (i, slot) in (0..some).zip(bytes.chunks_exact(usize_of(size))) {
-                    let inode = geometry.inode_at(nr, index + i);
-                    if let Some(slot) = RawInode::new(slot) {
-                        self.inode(inode, slot)?;
-                    }
-                }
-                index += some;
+        let (before, has_others) = (self.report.extent(), self.volume.options.has_others());
+        while let Some(nr) = groups.next() {
+            self.scan_table(GroupNr::new(low32(u64_of(nr))), &mut chunk)?;
+            if has_others && self.report.extent() != before {
+                groups.stop();
             }
         }
-        self.require_special_inodes();
+        Ok(())
+    }
+
+    fn scan_table(&mut self, nr: GroupNr, chunk: &mut [u8]) -> Result<(), Error> {
+        let geometry = self.volume.geometry();
+        let (size, per_group) = (geometry.inode_size, geometry.inodes_per_group);
+        let Some(desc) = self.groups.get(nr.index()) else { return Ok(()) };
+        let shared = self.shared_tables.binary_search(&nr).is_ok();
+        if shared || self.group_flag(desc, GroupFlags::INODE_UNINIT) {
+            return Ok(());
+        }
+        let lazy = self.volume.sb.features().group_checksums();
+        let count = per_group - if lazy { desc.itable_unused.min(per_group) } else { 0 };
+        let start = desc.inode_table.offset(geometry.block_size);
+        let mut index = 0;
+        while index < count {
+            let some = (count - index).min(CHUNK / size).max(1);
+            let bytes = &mut chunk[..usize_of(some * size)];
+            let at = start + Bytes::new(u64::from(index) * u64::from(size));
+            self.volume.device.read_at(at, bytes)?;
+            for (i, slot) in (0..some).zip(bytes.chunks_exact(usize_of(size))) {
+                let inode = geometry.inode_at(nr, index + i);
+                if let Some(slot) = RawInode::new(slot) {
+                    self.inode(inode, slot)?;
+                }
+            }
+            index += some;
+        }
         Ok(())
     }
 
@@ -114,7 +152,7 @@ impl Scan<'_> {
         if !lives && matches!(role, Role::Plain | Role::Reserved) {
             return Ok(());
         }
-        self.note(nr, slot, role, orphan);
+        self.note(nr, slot, role);
         self.used_inode(nr, slot, role)
     }
 
@@ -131,18 +169,20 @@ impl Scan<'_> {
     /// Reserved inodes are always in use.
     fn note_reserved(&mut self, nr: InodeNr, role: Role) {
         if role != Role::Plain {
-            self.inodes.note(nr).hidden = role != Role::Root;
+            self.inodes.put(nr, Info { nameless: role != Role::Root, ..Info::default() });
         }
     }
 
-    fn note(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role, orphan: bool) {
-        let info = self.inodes.note(nr);
-        info.kind = slot.kind();
-        info.hidden = !matches!(role, Role::Plain | Role::Root);
-        info.holds_value = slot.flags().contains(InodeFlags::EA_INODE);
-        info.orphan = orphan;
-        info.encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
-        info.links = slot.links();
+    fn note(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role) {
+        let is_special = !matches!(role, Role::Plain | Role::Root);
+        let info = Info {
+            kind: slot.kind(),
+            links: slot.links(),
+            nameless: is_special || slot.flags().contains(InodeFlags::EA_INODE),
+            encrypted: slot.flags().contains(InodeFlags::ENCRYPT),
+            ..Info::default()
+        };
+        self.inodes.put(nr, info);
     }
 
     fn used_inode(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role) -> Result<(), Error> {
@@ -236,7 +276,7 @@ impl Scan<'_> {
         self.check_block_count(nr, slot, found, mapped.held.clusters);
         let bits = self.volume.geometry().block_size.shift();
         let (size, flags) = (slot.size(), slot.flags());
-        let orphan = self.inodes.get(nr.get()).is_some_and(|info| info.orphan);
+        let orphan = self.orphans.contains(nr);
         let past = mapped.written_end.saturating_sub(1) << bits > size && !flags.contains(InodeFlags::VERITY);
         if past && !orphan {
             let reason = format!("its size is {size}, but written blocks extend to {}", mapped.written_end);
@@ -294,7 +334,7 @@ impl Scan<'_> {
             self.tell(What::Journal, Place::Inode(nr), "there is no such inode");
         }
         for nr in self.orphans.listed() {
-            if !self.inodes.get(nr.get()).is_some_and(|info| info.orphan) {
+            if self.inodes.get(nr.get()).is_none() {
                 self.tell(What::Orphans, Place::Inode(nr), "it is listed as an orphan, but not in use");
             }
         }

@@ -13,13 +13,14 @@
 //!   device. A block that is claimed a second time is reported and not descended into, which bounds every
 //!   walk by the size of the volume.
 //! - *Everything is read once*, and file data not at all; the only content read is that of directories,
-//!   symbolic links, quota files, the journal's superblock and the orphan file.
+//!   symbolic links, quota files, the journal's superblock and the orphan file. Where several threads find
+//!   something in inodes or directories, one reads all anew, so that the report has one order (`parts`).
 //! - *What can't be judged is named* in [`Report::unchecked`]; it is not taken for clean.
 //! - Findings are data ([`Problem`]): printing and exit codes are the caller's.
 //!
-//! Memory: a bit for each cluster of those parts of the volume whose use is more than one run, and some bytes
-//! for each inode in use and its neighbours; of directories, one block at a time and a hash of each name of
-//! one directory.
+//! Memory: a bit for each cluster of those parts of the volume whose use is more than one run, and a byte for
+//! each inode in use and its neighbours, more for those with several links or some other thing to say; of
+//! directories, for each thread some blocks and a hash of each name of one directory.
 //!
 //! What this is not: it repairs nothing, replays no journal (a volume that needs it is judged as it is on
 //! disk, and needing it is a problem).
@@ -36,6 +37,8 @@ mod htree;
 mod inodes;
 mod links;
 mod map;
+mod names;
+mod parts;
 mod quotas;
 mod raw_inode;
 mod records;
@@ -43,6 +46,7 @@ mod report;
 mod reserved_inodes;
 mod steps;
 mod symlink;
+mod threads;
 
 pub use bitmaps::own_metadata;
 pub use bits::{Bits, count_ones};

@@ -15,8 +15,9 @@ impl Scan<'_> {
     pub(crate) fn check_tree(&mut self) {
         let mut wrong = Vec::new();
         for directory in &self.directories {
-            let (nr, parent, dot_dot) = (directory.nr, directory.parent, directory.dot_dot);
-            let orphan = self.inodes.get(nr.get()).is_some_and(|info| info.orphan && info.links == 0);
+            let (nr, parent, dot_dot) = (directory.nr, directory.parent(), directory.dot_dot());
+            let unlinked = || self.inodes.get(nr.get()).is_some_and(|info| info.links == 0);
+            let orphan = self.orphans.contains(nr) && unlinked();
             let expected = if nr == InodeNr::ROOT { nr.get() } else { parent };
             if expected == 0 && !orphan {
                 wrong.push((nr, "no directory leads to it".to_owned()));
@@ -36,7 +37,7 @@ impl Scan<'_> {
     fn circles(&self) -> Vec<InodeNr> {
         let parent_of = |at: usize| {
             let directory = self.directories.get(at).filter(|directory| directory.nr != InodeNr::ROOT)?;
-            let index = self.inodes.get(directory.parent)?.directory.checked_sub(1)?;
+            let index = self.inodes.get(directory.parent())?.directory.checked_sub(1)?;
             Some(usize_of(index))
         };
         // Each directory is marked with the walk that first met it; to meet one's own mark is a circle.
@@ -63,15 +64,17 @@ impl Scan<'_> {
     pub(crate) fn check_links(&mut self) {
         let many = self.volume.sb.features().ro_compat.contains(RoCompat::DIR_NLINK);
         let mut wrong = Vec::new();
-        for (nr, info) in self.inodes.used(1..=u32::MAX) {
-            if info.hidden || info.holds_value {
+        for (nr, info) in self.inodes.not_simply_named() {
+            if info.nameless {
                 continue;
             }
+            let refs = self.inodes.names(nr, &info);
             let nr = InodeNr::new(nr);
             let is_directory = info.kind == Some(Kind::Directory);
-            let (links, refs) = (u32::from(info.links), info.refs);
+            let links = u32::from(info.links);
             let uncounted = is_directory && many && links == 1 && refs > LINKS_MAX;
-            let forgotten = info.orphan && links == 0 && (refs == 0 || is_directory && refs == 1);
+            let forgotten =
+                self.orphans.contains(nr) && links == 0 && (refs == 0 || is_directory && refs == 1);
             if links != refs && !uncounted && !forgotten {
                 wrong.push((nr, format!("it counts {links} links, {refs} names lead to it")));
             } else if refs == 0 && !forgotten {

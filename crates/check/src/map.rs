@@ -7,7 +7,6 @@ use crate::context::Scan;
 use crate::context::claims::FileClusters;
 use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
-use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{Child, Extent, Node, TreeGeometry, check_block};
 use hectare_ext4::inode::InodeFlags;
@@ -24,7 +23,7 @@ const DIRECT: u32 = 12;
 /// What a walk over a map has found.
 pub(crate) struct Mapped {
     nr: InodeNr,
-    seed: Option<Seed>,
+    generation: u32,
     keep: bool,
     /// The blocks of data and map.
     pub(crate) held: FileClusters,
@@ -67,10 +66,10 @@ impl Scan<'_> {
         keep: bool,
         held: FileClusters,
     ) -> Result<Mapped, Error> {
-        let seed = self.volume.sb.seed().map(|seed| seed.inode(nr, slot.raw.i_generation.get()));
-        let start = self.runs.len();
+        let (start, generation) = (self.runs.len(), slot.raw.i_generation.get());
+        let runs = start..start;
         let mut mapped =
-            Mapped { nr, seed, keep, held, end: 0, written_end: 0, unwritten: false, runs: start..start };
+            Mapped { nr, generation, keep, held, end: 0, written_end: 0, unwritten: false, runs };
         if slot.flags().contains(InodeFlags::EXTENTS) {
             self.extent_root(&mut mapped, slot)?;
         } else {
@@ -138,7 +137,8 @@ impl Scan<'_> {
         }
         let mut block = self.buffer();
         self.volume.read(child.nr, &mut block)?;
-        let sound = check_block(&block, child.nr, tree, mapped.seed);
+        let seed = self.volume.sb.seed().map(|seed| seed.inode(mapped.nr, mapped.generation));
+        let sound = check_block(&block, child.nr, tree, seed);
         match sound.and_then(|()| Node::block(&block, child, tree)) {
             Ok(node) => {
                 self.check_room(mapped.nr, &node, (block.len() - 12) / 12);

@@ -14,6 +14,10 @@ use zerocopy::FromBytes;
 /// Offsets of the two halves of the checksum.
 const CHECKSUM_LO: usize = 0x7c;
 const CHECKSUM_HI: usize = 0x82;
+/// Where the second half ends.
+const CHECKSUM_END: usize = CHECKSUM_HI + 2;
+/// Bytes that the checksum covers before those of the inode: its number and its generation.
+const SEEDED: usize = 8;
 
 /// Offset of the project.
 const PROJECT: usize = 0x9c;
@@ -139,18 +143,22 @@ impl<'a> RawInode<'a> {
     /// volume's.
     #[must_use]
     pub fn wrong_checksum(&self, nr: InodeNr, seed: Seed) -> Option<(u32, u32)> {
-        let wide = self.bytes.len() > BASE_SIZE && self.extra_isize() >= 4;
-        let seed = seed.inode(nr, self.raw.i_generation.get());
-        let (before, rest) = self.bytes.split_at_checked(CHECKSUM_LO)?;
-        let start = seed.then(before).then(&[0, 0]);
-        let rest = rest.get(2..)?;
+        let wide = self.bytes.len() >= CHECKSUM_END && self.extra_isize() >= 4;
+        // All up to the checksum's second half in one piece, with zeros in place of both: a call for each
+        // piece would take longer than the bytes.
+        let mut head = [0; SEEDED + CHECKSUM_END];
+        let (copied, rest) = self.bytes.split_at(self.bytes.len().min(CHECKSUM_END));
+        head[..4].copy_from_slice(&nr.get().to_le_bytes());
+        head[4..SEEDED].copy_from_slice(&self.raw.i_generation.get().to_le_bytes());
+        let head = &mut head[..SEEDED + copied.len()];
+        head[SEEDED..].copy_from_slice(copied);
+        head[SEEDED + CHECKSUM_LO..][..2].fill(0);
         let lo = u32::from(self.raw.i_checksum_lo.get());
         let (found, expected) = if wide {
-            let (middle, end) = rest.split_at_checked(CHECKSUM_HI - CHECKSUM_LO - 2)?;
-            let expected = start.then(middle).then(&[0, 0]).checksum(end.get(2..)?);
-            (lo | u32::from(self.half(CHECKSUM_HI)) << 16, expected)
+            head[SEEDED + CHECKSUM_HI..].fill(0);
+            (lo | u32::from(self.half(CHECKSUM_HI)) << 16, seed.then(head).checksum(rest))
         } else {
-            (lo, start.checksum(rest) & 0xffff)
+            (lo, seed.then(head).checksum(rest) & 0xffff)
         };
         (found != expected && !self.is_blank()).then_some((found, expected))
     }

@@ -1,9 +1,11 @@
 //! The findings of a check, as data.
 
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
-use hectare_units::OutOfMemory;
+use hectare_units::{OutOfMemory, u64_of};
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::Range;
 
 /// How to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,11 +16,26 @@ pub struct Options {
     pub allow_recovery: bool,
     /// How many problems are kept; the others are only counted.
     pub problems_max: usize,
+    /// How many threads read the volume. The report does not depend on it: where several find something in
+    /// inodes or directories, one reads all anew. There are no more than groups.
+    pub threads: NonZeroUsize,
+}
+
+impl Options {
+    /// Whether there is more than one thread.
+    pub(crate) fn has_others(&self) -> bool {
+        self.threads > NonZeroUsize::MIN
+    }
+
+    /// A number for each thread but one.
+    pub(crate) fn other_threads(&self) -> Range<usize> {
+        1..self.threads.get()
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { allow_orphans: false, allow_recovery: false, problems_max: 1000 }
+        Self { allow_orphans: false, allow_recovery: false, problems_max: 1000, threads: NonZeroUsize::MIN }
     }
 }
 
@@ -182,6 +199,11 @@ impl Report {
         if self.problems.len() < max {
             self.problems.push(problem);
         }
+    }
+
+    /// How much it has: problems, notes and what was left.
+    pub(crate) fn extent(&self) -> [u64; 3] {
+        [self.problem_count, u64_of(self.notes.len()), u64_of(self.unchecked.len())]
     }
 
     /// Names something that was not judged, once.

@@ -11,6 +11,7 @@ use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::orphan::OrphanBlock;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, u64_of, usize_of};
+use std::sync::Arc;
 
 /// Bytes of a journal's superblock.
 const JOURNAL_SUPER: usize = 1024;
@@ -67,7 +68,7 @@ impl Scan<'_> {
             self.tell(What::Orphans, Place::Volume, format!("{place} names inode {nr}, which can't be"));
             return false;
         }
-        if !self.orphans.set.insert(nr.get()) {
+        if !Arc::make_mut(&mut self.orphans).set.insert(nr.get()) {
             self.tell(What::Orphans, Place::Inode(nr), format!("{place} names it twice"));
             return false;
         }
@@ -79,7 +80,7 @@ impl Scan<'_> {
 
     fn read_orphan_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let mapped = self.map(nr, slot, true)?;
-        self.orphans.file = Some(mapped.held.clusters);
+        Arc::make_mut(&mut self.orphans).file = Some(mapped.held.clusters);
         let blocks = self.blocks_of(slot);
         if mapped.end != u64::from(blocks) || mapped.unwritten {
             self.tell(What::Orphans, Place::Inode(nr), "the orphan file has holes or unwritten blocks");

@@ -1,17 +1,16 @@
 //! The steps of a check, in their order, and the first of them: the superblock.
 
-use crate::bits::Bits;
-use crate::context::claims::Claims;
 use crate::context::{Scan, Volume};
 use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_units::u64_of;
+use hectare_units::{u64_of, usize_of};
+use std::num::NonZeroUsize;
 
 /// The most clusters that are checked: the pages of their bitmap take 32 MiB.
 const CLUSTERS_MAX: u64 = 1 << 36;
@@ -19,35 +18,56 @@ const CLUSTERS_MAX: u64 = 1 << 36;
 /// Features whose structures are no longer documented or used.
 const UNJUDGED: [&str; 5] = ["imagic_inodes", "lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
 
-/// Checks a volume.
+/// Checks a volume. If several threads find something that depends on which of them was first, one does it
+/// anew.
 pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Error> {
+    if options.has_others()
+        && let Ok(Some(report)) = walk(device, options)
+    {
+        return Ok(report);
+    }
+    let report = walk(device, &Options { threads: NonZeroUsize::MIN, ..*options })?;
+    Ok(report.expect("one thread has an order"))
+}
+
+/// Walks over a volume; `None` if one thread is to do it.
+fn walk(device: &dyn Device, options: &Options) -> Result<Option<Report>, Error> {
     let mut report = Report::default();
     let Some(sb) = superblock(device, options, &mut report)? else {
-        return hectare_probe::instead(device)?.map_or(Ok(report), |what| Err(Error::NotAVolume(what)));
+        return hectare_probe::instead(device)?.map_or(Ok(Some(report)), |what| Err(Error::NotAVolume(what)));
     };
     let clusters = sb.geometry().clusters_count().get();
     if clusters > CLUSTERS_MAX {
         return Err(Error::TooLarge(clusters));
     }
     let dirs = Format::of(&sb).ok();
-    let volume = Volume { device, sb, dirs, options: *options };
-    let shares = volume.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
-    let data = shares.then(|| Bits::new(clusters)).transpose()?;
-    let mut scan = Scan::new(&volume, report, Claims::new(Bits::new(clusters)?, data));
+    let mut volume = Volume { device, sb, dirs, options: *options };
+    // Each thread has a table of all groups, and nothing to do if there are fewer groups.
+    let groups = usize_of(volume.geometry().groups());
+    volume.options.threads = options.threads.min(NonZeroUsize::new(groups).unwrap_or(NonZeroUsize::MIN));
+    if volume.shares_blocks() {
+        // Whether data or metadata came first decides, which threads can't know of each other.
+        volume.options.threads = NonZeroUsize::MIN;
+    }
+    let mut scan = Scan::new(&volume, report, volume.claims()?);
     if !scan.check_superblock() || !scan.read_groups()? {
         scan.report.leave("everything the group descriptors lead to");
-        return Ok(scan.report);
+        return Ok(Some(scan.report));
     }
     scan.claim_group_metadata()?;
     scan.read_orphan_list()?;
-    scan.scan_inodes()?;
+    if !scan.scan_inodes()? {
+        return Ok(None);
+    }
     scan.finish_attributes();
     scan.check_quotas()?;
-    scan.check_directories()?;
+    if !scan.check_directories()? {
+        return Ok(None);
+    }
     scan.check_tree();
     scan.check_links();
     scan.check_bitmaps()?;
-    Ok(scan.report)
+    Ok(Some(scan.report))
 }
 
 /// Reads the superblock; returns `None`, and reports a problem, if there is no sound one.

@@ -84,6 +84,7 @@ pub struct Extent {
 
 impl Extent {
     /// The file block after the last; up to 2^32.
+    #[inline]
     #[must_use]
     pub fn end(&self) -> u64 {
         u64::from(self.logical.get()) + u64::from(self.len)
@@ -135,6 +136,7 @@ impl Extent {
     }
 
     /// Reads an entry of a leaf; the length 0, which means nothing, is kept for the caller to refuse.
+    #[inline]
     fn decode(entry: &raw::Leaf) -> Self {
         let stored = u32::from(entry.ee_len.get());
         let unwritten = stored > WRITTEN_MAX;
@@ -199,6 +201,7 @@ impl TreeGeometry {
 
     /// Whether `len` blocks from `start` can belong to a file: after the superblock's block, inside the
     /// volume, and within 48 bits.
+    #[inline]
     #[must_use]
     pub fn holds(&self, start: BlockNr, len: u32) -> bool {
         let end = start.get().checked_add(u64::from(len));

@@ -23,7 +23,7 @@
 //! every millisecond, so what it takes at its very end may be missed.
 
 mod limit;
-mod measure;
+pub(super) mod measure;
 mod using;
 
 use super::figures::shown;
@@ -395,7 +395,8 @@ impl Outcome<'_> {
     }
 }
 
-fn told(spread: Spread) -> String {
+/// A figure with its spread, for a table.
+pub(super) fn told(spread: Spread) -> String {
     format!("{} ({} to {})", shown(spread.median), shown(spread.min), shown(spread.max))
 }
 
@@ -410,7 +411,8 @@ fn table(results: &[Outcome<'_>]) -> String {
     aligned(&rows)
 }
 
-fn barred(row: Vec<String>) -> Vec<String> {
+/// A row with the bars of a page's table.
+pub(super) fn barred(row: Vec<String>) -> Vec<String> {
     std::iter::once("|".to_owned()).chain(row.into_iter().flat_map(|cell| [cell, "|".to_owned()])).collect()
 }
 
@@ -468,7 +470,7 @@ mod tests {
     use super::*;
 
     fn figures(seconds: f64, memory_mib: f64, written: f64) -> Figures {
-        Figures { seconds, memory_mib: Some(memory_mib), written, writes: 1.0, taken: written }
+        Figures { seconds, cpu: seconds, memory_mib: Some(memory_mib), written, writes: 1.0, taken: written }
     }
 
     #[test]

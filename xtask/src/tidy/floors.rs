@@ -42,8 +42,9 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         "check",
         &[
             &["bits", "raw_inode", "records", "report"],
+            &["names", "threads"],
             &["context"],
-            &["blocks", "content"],
+            &["blocks", "content", "parts"],
             &["attributes", "bitmaps", "groups", "htree", "links", "map"],
             &["quotas"],
             &["directory", "reserved_inodes", "symlink"],

@@ -18,6 +18,12 @@ impl Claims {
         Self { bits, data, incomplete: false }
     }
 
+    /// Takes what another has claimed, where files don't share data; false if both claim a cluster.
+    pub(crate) fn absorb(&mut self, other: Self) -> bool {
+        self.incomplete |= other.incomplete;
+        self.bits.absorb(other.bits) && self.data.is_none() && other.data.is_none()
+    }
+
     /// Claims clusters for the data of a file, and gives the first that belongs to something else.
     pub(crate) fn claim_data(&mut self, clusters: Range<u64>) -> Option<u64> {
         let Some(data) = &mut self.data else { return self.bits.claim(clusters) };

@@ -4,7 +4,7 @@ use hectare_units::InodeNr;
 use std::collections::BTreeSet;
 
 /// The inodes that wait for their end.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Orphans {
     pub(crate) set: BTreeSet<u32>,
     /// Clusters of the orphan file, once it was read.

@@ -32,6 +32,20 @@ pub(crate) struct Quotas {
     pub(crate) used: [BTreeMap<u32, Used>; 3],
 }
 
+impl Quotas {
+    /// Adds what another has counted.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.files.extend(other.files);
+        for (all, more) in self.used.iter_mut().zip(other.used) {
+            for (owner, used) in more {
+                let all = all.entry(owner).or_default();
+                all.space = all.space.saturating_add(used.space);
+                all.inodes += used.inodes;
+            }
+        }
+    }
+}
+
 impl Scan<'_> {
     /// Counts an inode for its owners: of `blocks` blocks, and so many inodes that hold values of its
     /// attributes.

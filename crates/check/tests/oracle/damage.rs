@@ -141,6 +141,13 @@ fn is_stricter(lines: &str) -> bool {
     })
 }
 
+/// Where e2fsck judges other descriptors: it takes the backups of those that look bad, and with -n does not
+/// count that as an error.
+fn is_of_backups(case: &Case, lines: &str) -> bool {
+    case.said.contains("Group descriptors look bad... trying backup blocks")
+        && lines.contains("group descriptor of")
+}
+
 /// Where e2fsck is stricter: it refuses features it does not know, which the checker names as not judged.
 fn is_refused(case: &Case) -> bool {
     case.exit == Some(12) && case.said.contains("unsupported feature")
@@ -162,7 +169,7 @@ fn one_byte_changed_is_seen_as_e2fsck_sees_it() {
         all += found;
         for case in differing {
             let allowed = match &case.ours {
-                Err(lines) => is_stricter(lines),
+                Err(lines) => is_stricter(lines) || is_of_backups(&case, lines),
                 Ok(_) => is_refused(&case),
             };
             if !allowed {

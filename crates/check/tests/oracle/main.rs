@@ -7,4 +7,5 @@ mod corpus;
 mod damage;
 mod hostile;
 mod orphans;
+mod parallel;
 mod support;

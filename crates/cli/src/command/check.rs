@@ -12,6 +12,7 @@ use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_units::GroupNr;
 use serde::Serialize;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub(crate) struct Arguments {
     json: bool,
     /// The image or block device
     image: PathBuf,
+    /// Number of threads (as many as the machine runs at once, if not given)
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
     #[command(flatten)]
     looking: Looking,
 }
@@ -72,8 +76,9 @@ impl JsonProblem {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
     let device = judged(arguments)?;
-    let report =
-        hectare_check::check(&*device, &Options::default()).map_err(|error| Failure::of(&name, error))?;
+    let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok());
+    let options = Options { threads: threads.unwrap_or(NonZeroUsize::MIN), ..Options::default() };
+    let report = hectare_check::check(&*device, &options).map_err(|error| Failure::of(&name, error))?;
     if arguments.json {
         Output::new().json(&json(&report, &arguments.image))?;
     } else {

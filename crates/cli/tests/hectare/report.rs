@@ -33,6 +33,34 @@ pub(crate) fn same_fields(image: &Path) -> Result<(), hectare_oracle::Skip> {
     Ok(())
 }
 
+/// The same lines and the same exit code, sound and broken.
+#[test]
+fn check_says_the_same_with_any_number_of_threads() {
+    let bench = match Bench::fresh("ext4-1k") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("report, check with threads", reason),
+    };
+    let said = |threads: &str| {
+        let ran = hectare(&["check", "--threads", threads, bench.image()]);
+        (ran.code, ran.text().to_owned(), ran.err)
+    };
+    let sound = said("1");
+    assert_eq!(sound.0, Some(0));
+    assert_eq!([said("2"), said("3")], [sound.clone(), sound]);
+    // The root's link count, and with it the inode's checksum.
+    let file = std::fs::File::options().write(true).open(bench.image()).unwrap();
+    let mut bytes = std::fs::read(bench.image()).unwrap();
+    let table = hectare_oracle::debugfs(Path::new(bench.image()), &["imap <2>"]).unwrap();
+    let block = table.split("located at block ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+    let at = block.parse::<usize>().unwrap() * 1024 + 256 + 0x1a;
+    bytes[at] += 1;
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes[at..=at], u64::try_from(at).unwrap()).unwrap();
+    let broken = said("1");
+    assert!(broken.0 == Some(1) && broken.1.contains("link count of inode 2"), "{broken:?}");
+    assert_eq!([said("2"), said("3")], [broken.clone(), broken]);
+    hectare(&["check", "--threads", "0", bench.image()]).misused();
+}
+
 #[test]
 fn info_says_what_dumpe2fs_says() {
     for combo in combos() {

@@ -157,10 +157,22 @@ impl Hasher {
             let pad = left.wrapping_mul(0x0101_0101);
             let mut words = [pad; WORDS];
             for (word, bytes) in words.iter_mut().zip(piece.chunks(4)) {
-                *word = bytes.iter().fold(pad, |word, byte| (word << 8).wrapping_add(self.widen(*byte)));
+                *word = self.word(pad, bytes);
             }
             words
         })
+    }
+
+    /// Up to four bytes as a word; `pad` is what is in place of those that are missing.
+    fn word(&self, pad: u32, bytes: &[u8]) -> u32 {
+        if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+            let word = u32::from_be_bytes(four);
+            // Most names are ASCII, in which no byte is negative.
+            if word & 0x8080_8080 == 0 || self.signedness == Signedness::Unsigned {
+                return word;
+            }
+        }
+        bytes.iter().fold(pad, |word, byte| (word << 8).wrapping_add(self.widen(*byte)))
     }
 }
 

@@ -54,6 +54,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// When it breaks the format.
+    #[inline]
     pub fn root(bytes: &'a [u8; ROOT_LEN], geometry: &'a TreeGeometry) -> Result<Self, Corrupt> {
         let node = Self::open(bytes, Place::Inode(geometry.inode), geometry)?;
         if node.depth > DEPTH_MAX {
@@ -157,12 +158,14 @@ impl<'a> Node<'a> {
     }
 
     /// Levels below this node; 0 is a leaf.
+    #[inline]
     #[must_use]
     pub fn depth(&self) -> u16 {
         self.depth
     }
 
     /// Entries in use.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         match self.slots {
@@ -178,6 +181,7 @@ impl<'a> Node<'a> {
     }
 
     /// Entries there is room for.
+    #[inline]
     #[must_use]
     pub fn max(&self) -> usize {
         self.max
@@ -228,6 +232,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// When it breaks the format, or there is none.
+    #[inline]
     pub fn extent(&self, i: usize) -> Result<Extent, Corrupt> {
         let Slots::Leaf(entries) = self.slots else {
             return Err(self.corrupt("an extent was looked for in an index node"));

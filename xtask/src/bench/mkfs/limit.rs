@@ -46,7 +46,14 @@ mod tests {
     #[test]
     fn as_much_is_written_in_as_many_places() {
         let image = hectare_oracle::scratch::fresh("limit");
-        let run = Figures { seconds: 1.0, memory_mib: None, written: 819_200.0, writes: 100.0, taken: 0.0 };
+        let run = Figures {
+            seconds: 1.0,
+            cpu: 1.0,
+            memory_mib: None,
+            written: 819_200.0,
+            writes: 100.0,
+            taken: 0.0,
+        };
         write(&run, &image, 1 << 30).unwrap();
         let made = std::fs::metadata(&image).unwrap();
         assert_eq!((made.len(), made.blocks() * 512), (1 << 30, 819_200));

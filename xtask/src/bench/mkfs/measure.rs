@@ -5,6 +5,7 @@
 
 use hectare_oracle::tool;
 use hectare_oracle::tool::line_of;
+use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::{Value, json};
 use std::fmt;
@@ -19,23 +20,25 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The measurements of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Figures {
+pub(in crate::bench) struct Figures {
     /// From start to end.
-    pub(super) seconds: f64,
+    pub(in crate::bench) seconds: f64,
+    /// Seconds of processors, all of its threads together, in whole clock ticks.
+    pub(in crate::bench) cpu: f64,
     /// The most resident memory; `None` if the run ended before the first sample.
-    pub(super) memory_mib: Option<f64>,
+    pub(in crate::bench) memory_mib: Option<f64>,
     /// Bytes passed to write calls.
-    pub(super) written: f64,
+    pub(in crate::bench) written: f64,
     /// Write calls.
-    pub(super) writes: f64,
+    pub(in crate::bench) writes: f64,
     /// The file's allocated size afterwards, in bytes.
-    pub(super) taken: f64,
+    pub(in crate::bench) taken: f64,
 }
 
 impl Figures {
-    pub(super) fn json(&self) -> Value {
+    pub(in crate::bench) fn json(&self) -> Value {
         json!({
-            "seconds": self.seconds, "memory_mib": self.memory_mib, "written": self.written,
+            "seconds": self.seconds, "cpu": self.cpu, "memory_mib": self.memory_mib, "written": self.written,
             "writes": self.writes, "taken": self.taken,
         })
     }
@@ -43,7 +46,7 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seconds, memory_mib, written, writes, taken } = self;
+        let Self { seconds, memory_mib, written, writes, taken, .. } = self;
         let (written, taken) = (written / 1e6, taken / 1e6);
         let memory = memory_mib.map_or("?".to_owned(), |mib| format!("{mib:.1}"));
         write!(f, "{seconds:.2} s, {memory} MiB, {written:.0} MB in {writes} writes, {taken:.0} MB taken")
@@ -67,7 +70,7 @@ pub(super) fn measure(
 }
 
 /// Runs a program that writes to an image.
-pub(super) fn run(mut command: Command, image: &Path) -> Result<Figures, String> {
+pub(in crate::bench) fn run(mut command: Command, image: &Path) -> Result<Figures, String> {
     let line = line_of(&command);
     let failed = |error: std::io::Error| format!("{line}: {error}");
     let started = Instant::now();
@@ -75,6 +78,7 @@ pub(super) fn run(mut command: Command, image: &Path) -> Result<Figures, String>
     let seen = look(&child);
     let seconds = started.elapsed().as_secs_f64();
     let (written, writes) = (of(&child, "io", "wchar:"), of(&child, "io", "syscw:"));
+    let cpu = cpu(&child);
     let status = child.wait().map_err(failed)?;
     if !status.success() {
         return Err(format!("{line}: {status}"));
@@ -82,6 +86,7 @@ pub(super) fn run(mut command: Command, image: &Path) -> Result<Figures, String>
     let taken = fs::metadata(image).map_err(failed)?.blocks() * 512;
     Ok(Figures {
         seconds,
+        cpu: cpu.ok_or("the system does not say how long it ran")?,
         memory_mib: seen.map(|kib| kib / 1024.0),
         written: written.ok_or("the system does not say what was written")?,
         writes: writes.ok_or("the system does not say how often was written")?,
@@ -100,6 +105,16 @@ fn look(child: &Child) -> Option<f64> {
         std::thread::sleep(PAUSE);
     }
     most
+}
+
+/// The processor time of a program that has ended, in seconds.
+fn cpu(child: &Child) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+    // After the name, which may have spaces, comes the third field; the times are the 14th and 15th.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    let (user, system) = (ticks()?, ticks()?);
+    Some((user + system) / float(clock_ticks_per_second()))
 }
 
 /// A number from a program's `/proc` file.
