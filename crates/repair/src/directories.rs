@@ -273,7 +273,7 @@ impl Work<'_> {
         Some(Format { opaque_names: encrypted, folding, ..format })
     }
 
-    /// Writes a directory with these entries, where its blocks are as far as they suffice.
+    /// Writes a directory with these entries, elsewhere if there is space.
     pub(crate) fn write_directory(
         &mut self,
         slot: &mut Slot,
@@ -297,7 +297,7 @@ impl Work<'_> {
                 continue;
             };
             let blocks = built.blocks.len() / format.block_size.len();
-            if !self.allot(slot, &mut map, blocks)? {
+            if !self.allot_anew(slot, &mut map, blocks)? {
                 if !index && count > 0 {
                     count = 0;
                     self.lost(What::Directory, place, "no space for its entries");

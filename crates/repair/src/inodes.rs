@@ -53,6 +53,7 @@ impl Work<'_> {
                 }
             }
         }
+        self.order.note_held(self.sb.geometry(), &self.used);
         Ok(())
     }
 

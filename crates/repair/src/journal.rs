@@ -120,6 +120,7 @@ impl Work<'_> {
 
     /// What the log held is in its place: the superblock is read again.
     fn finish_replay(&mut self, recovery: &Recovery) -> Result<(), Error> {
+        self.order.note_journal(recovery.superblock_offset());
         self.mended(What::Journal, Place::Volume, format!("replayed: {} blocks", recovery.blocks().len()));
         let mut bytes = [0; SIZE];
         self.device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;

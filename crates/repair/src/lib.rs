@@ -38,21 +38,28 @@ mod inodes;
 mod journal;
 mod links;
 mod maps;
+mod order;
 mod orphans;
 mod quotas;
 mod report;
 mod reserved;
 mod round;
 mod slot;
+mod staged;
 mod store_map;
 mod superblock;
 mod symlinks;
 mod undo;
+mod undo_file;
 mod work;
+mod write_out;
 
+pub use order::Order;
 pub use report::{Error, Mend, Options, Repaired};
-pub use undo::{UndoError, undo, write_out};
+pub use staged::Staged;
+pub use undo::{UndoError, undo};
 pub use work::Overlay;
+pub use write_out::write_out;
 
 use std::sync::Arc;
 

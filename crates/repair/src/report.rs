@@ -1,5 +1,6 @@
 //! What a repair did, as data, and why one can't be done.
 
+use crate::order::Order;
 use hectare_check::{Problem, What};
 use hectare_ext4::error::{FormatError, Place};
 use std::fmt;
@@ -39,7 +40,7 @@ impl fmt::Display for Mend {
 }
 
 /// A repair that is finished, in memory.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Repaired {
     /// What was mended, in order; nothing if the volume was sound.
     pub mends: Vec<Mend>,
@@ -47,6 +48,8 @@ pub struct Repaired {
     pub rounds: u32,
     /// What could not be judged, by name.
     pub unchecked: Vec<String>,
+    /// The order in which it is to be written.
+    pub order: Order,
 }
 
 impl Repaired {

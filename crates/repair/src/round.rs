@@ -1,5 +1,6 @@
 //! The rounds of a repair: mend, check, and again.
 
+use crate::order::Order;
 use crate::report::{Error, Options, Repaired};
 use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
@@ -22,7 +23,7 @@ pub(crate) fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaire
         Err(_) => Report::default(),
     };
     loop {
-        let mends = round(device, options, &report)?;
+        let mends = round(device, options, &report, &mut done.order)?;
         done.rounds += 1;
         done.mends.extend(mends);
         report = check(device)?;
@@ -46,10 +47,16 @@ fn check(device: &Arc<Overlay>) -> Result<Report, hectare_check::Error> {
 }
 
 /// Goes through the volume once.
-fn round(device: &Arc<Overlay>, options: &Options, report: &Report) -> Result<Vec<crate::Mend>, Error> {
+fn round(
+    device: &Arc<Overlay>,
+    options: &Options,
+    report: &Report,
+    order: &mut Order,
+) -> Result<Vec<crate::Mend>, Error> {
     let suspects = Suspects::of(report);
     let (sb, mends) = crate::superblock::find(device)?;
     let mut work = Work::new(device, sb, *options, suspects, mends)?;
+    work.order = std::mem::take(order);
     work.mend_superblock()?;
     work.replay_journal()?;
     work.read_groups()?;
@@ -66,5 +73,6 @@ fn round(device: &Arc<Overlay>, options: &Options, report: &Report) -> Result<Ve
     work.mend_quotas()?;
     work.write_bitmaps()?;
     work.write_superblock()?;
+    *order = work.order;
     Ok(work.mends)
 }

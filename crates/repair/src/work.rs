@@ -1,5 +1,6 @@
 //! The state of a round: the volume on its overlay, what is in use, and what was mended.
 
+use crate::order::Order;
 use crate::report::{Error, Mend, Options};
 use crate::slot::Slot;
 use hectare_check::{Bits, Report, What};
@@ -89,8 +90,11 @@ pub(crate) struct Work<'a> {
     /// Whether orphans were deleted, whose values then have no users.
     pub(crate) orphans_ended: bool,
     pub(crate) mends: Vec<Mend>,
+    pub(crate) order: Order,
     /// Where the search for free clusters goes on.
     cursor: u64,
+    /// Whether no free cluster is left that was free before.
+    none_fresh: bool,
     /// Whether backups of the superblock and the descriptors are to be written.
     pub(crate) refresh_backups: bool,
 }
@@ -122,7 +126,9 @@ impl<'a> Work<'a> {
             truncated: BTreeSet::new(),
             orphans_ended: false,
             mends,
+            order: Order::default(),
             cursor: 0,
+            none_fresh: false,
             refresh_backups,
         })
     }
@@ -190,8 +196,19 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes a free cluster; `None` if there is none.
+    /// Takes a free cluster, if possible one that was free before; `None` if there is none.
     pub(crate) fn take_cluster(&mut self) -> Option<ClusterNr> {
+        self.take_fresh_cluster().or_else(|| self.search(false))
+    }
+
+    /// Takes a free cluster that nothing was in use of before the repair; `None` if there is none.
+    pub(crate) fn take_fresh_cluster(&mut self) -> Option<ClusterNr> {
+        let found = if self.none_fresh { None } else { self.search(true) };
+        self.none_fresh = found.is_none();
+        found
+    }
+
+    fn search(&mut self, fresh: bool) -> Option<ClusterNr> {
         let count = self.geometry().clusters_count().get();
         let reserved = self.geometry().cluster_of(BlockNr::new(u64::from(self.geometry().first_data_block)));
         for _ in 0..2 {
@@ -202,7 +219,8 @@ impl<'a> Work<'a> {
                     continue;
                 }
                 self.cursor += 1;
-                if at > reserved.get() && self.used.claim(at..at + 1).is_none() {
+                let suits = at > reserved.get() && !(fresh && self.order.holds(at));
+                if suits && self.used.claim(at..at + 1).is_none() {
                     return Some(ClusterNr::new(at));
                 }
             }
@@ -215,6 +233,7 @@ impl<'a> Work<'a> {
     pub(crate) fn release_cluster(&mut self, cluster: ClusterNr) {
         self.used.release(cluster.get());
         self.cursor = self.cursor.min(cluster.get());
+        self.none_fresh &= self.order.holds(cluster.get());
     }
 
     /// Whether a group's flag counts: only volumes with group checksums have them.
