@@ -15,6 +15,7 @@ use hectare_ext4::extent::raw::MAGIC;
 use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_ext4::map::MapKind;
 use hectare_units::{GroupNr, InodeNr, high32, low16, low32};
 
 /// Flags that no volume uses.
@@ -72,6 +73,11 @@ impl Work<'_> {
         if role == Role::Task {
             return Ok(());
         }
+        if role == Role::Reserved && !slot.view().is_fit_for_nothing(slot.nr, &self.sb) {
+            self.lost(What::Inode, place, "a reserved inode is in use, and has no use: cleared");
+            slot.clear();
+            return self.put_slot(&mut slot);
+        }
         let (links, mode, dtime) = (slot.view().links(), slot.view().mode(), slot.view().dtime());
         if links == 0 && (mode == 0 || dtime != 0) {
             return self.end_unused(slot);
@@ -85,14 +91,10 @@ impl Work<'_> {
             self.mended(What::Inode, place, "it has links and a time of deletion, which is cleared");
             slot.raw().i_dtime = 0.into();
         }
-        if role == Role::Reserved && slot.kind() != Some(Kind::File) {
-            self.lost(What::Inode, place, "a reserved inode is in use: cleared");
-            slot.clear();
-            return self.put_slot(&mut slot);
-        }
         self.mend_fields(&mut slot);
         let kind = self.mend_kind(&mut slot)?;
         self.mend_flags(&mut slot, kind);
+        self.mend_block_map(&mut slot, kind);
         let found = self.mend_attributes(&mut slot)?;
         let lives = match kind {
             Kind::File => self.mend_file(&mut slot, &found)?,
@@ -198,6 +200,28 @@ impl Work<'_> {
             let want = self.sb.want_extra_isize();
             self.mended(What::Inode, place, format!("its extra size was {extra}, now {want}"));
             slot.set_extra_isize(want);
+        }
+        let late: Vec<usize> = slot.view().late_times().collect();
+        if !late.is_empty() {
+            self.mended(What::Inode, place, "times of 2310 or later are made those before 1970");
+            late.into_iter().for_each(|at| slot.bytes[at] &= !3);
+        }
+    }
+
+    /// A volume with bigalloc has no block maps: what looks like one is none.
+    fn mend_block_map(&mut self, slot: &mut Slot, kind: Kind) {
+        let outside = !slot.has(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA);
+        let mapped = matches!(kind, Kind::File | Kind::Directory) && outside;
+        let bigalloc = self.sb.features().ro_compat.contains(RoCompat::BIGALLOC);
+        if mapped
+            && bigalloc
+            && slot.nr >= self.sb.first_inode()
+            && slot.block().iter().any(|byte| *byte != 0)
+        {
+            let text = "it has a block map, which a volume with bigalloc can't have: emptied";
+            self.lost(What::Map, Place::Inode(slot.nr), text);
+            slot.set_flag(InodeFlags::EXTENTS, true);
+            slot.raw().i_block = MapKind::Extents.empty_root();
         }
     }
 
@@ -417,6 +441,10 @@ impl Work<'_> {
             self.mended(What::Inode, place, "a device, pipe or socket has no map, which is cleared");
             slot.set_flag(flags, false);
             slot.raw().i_block[16..].fill(0);
+        }
+        if slot.has(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            self.mended(What::Inode, place, "a device, pipe or socket was immutable or append-only");
+            slot.set_flag(InodeFlags::IMMUTABLE | InodeFlags::APPEND, false);
         }
         if slot.view().size() != 0 {
             self.mended(What::Inode, place, "a device, pipe or socket has no size, which is cleared");

@@ -153,6 +153,10 @@ impl Work<'_> {
         if sound && whole && fits {
             let clusters = self.map_clusters(&map);
             self.set_block_count(&mut slot, clusters);
+            if slot.view().size() != blocks << self.geometry().block_size.shift() {
+                self.mended(What::Journal, place, format!("its size is made that of {blocks} blocks"));
+                slot.set_size(blocks << self.geometry().block_size.shift());
+            }
             if self.suspects.has(What::Journal) {
                 self.mended(What::Journal, place, "its superblock is made anew");
                 self.write_journal_superblock(&map, low32(blocks))?;

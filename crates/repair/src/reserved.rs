@@ -152,6 +152,12 @@ impl Work<'_> {
             self.lost(What::Map, Place::Inode(slot.nr), format!("{text}: the list of bad blocks is cleared"));
             slot.clear();
         } else if !slot.view().is_blank() {
+            if slot.view().is_odd_bad_blocks(&self.sb) {
+                self.mended(What::Inode, Place::Inode(slot.nr), "fields that it can't have are cleared");
+                let raw = slot.raw();
+                (raw.i_mode, raw.i_uid, raw.i_links_count) = (0.into(), 0.into(), 0.into());
+                slot.set_acl(0);
+            }
             self.mend_plain_fields(&mut slot, &map);
         }
         self.put_slot(&mut slot)

@@ -212,10 +212,14 @@ impl Work<'_> {
             if !finds {
                 raw.s_first_meta_bg = descs.into();
             }
-            if raw.s_journal_inum.get() != 0 {
+            let has_journal = features.compat.contains(Compat::HAS_JOURNAL);
+            if !has_journal {
+                raw.s_journal_inum = 0.into();
+            }
+            if raw.s_journal_inum.get() != 0 || !has_journal {
                 raw.s_journal_uuid = [0; 16];
                 raw.s_journal_dev = 0.into();
-            } else if features.compat.contains(Compat::HAS_JOURNAL) && raw.s_journal_uuid == [0; 16] {
+            } else if raw.s_journal_uuid == [0; 16] {
                 raw.s_journal_inum = 8.into();
             }
         });

@@ -7,7 +7,7 @@
 //! Taking back marks the superblock first as well, and writes the old one last.
 
 use crate::undo_file::{self, Halves, Header, Piece};
-use hectare_device::Device;
+use hectare_device::{Device, Span};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, STATE_ERROR, SuperBlock};
@@ -50,7 +50,9 @@ pub fn undo(device: &dyn Device, file: &mut dyn Read) -> Result<u64, UndoError> 
     let mut count = 0;
     for piece in &pieces {
         let there = index_of(header.before.saturating_sub(piece.at).get().min(u64_of(piece.old.len())));
-        write_around_superblock(device, piece.at, &piece.old[..there])?;
+        if there > 0 {
+            write_around_superblock(device, piece.at, &piece.old[..there])?;
+        }
         count += u64_of(there);
     }
     device.flush()?;
@@ -86,9 +88,7 @@ fn verify(device: &dyn Device, header: &Header, pieces: &[Piece]) -> Result<(), 
         return Ok(());
     }
     for piece in pieces {
-        let mut found = vec![0; piece.old.len()];
-        let there = index_of(device.len().saturating_sub(piece.at).get().min(u64_of(found.len())));
-        device.read_at(piece.at, &mut found[..there])?;
+        let found = padded(device, Span::new(piece.at, Bytes::of(piece.old.len())))?;
         if found != piece.old && crc32c(!0, &found) != piece.new_sum {
             return Err(UndoError::Foreign(piece.at.get()));
         }
@@ -117,6 +117,16 @@ fn old_superblock(pieces: &[Piece]) -> Option<[u8; SIZE]> {
     let start = index_of(SUPERBLOCK_OFFSET.get());
     let page = pieces.iter().find(|piece| piece.at == Bytes::ZERO)?;
     page.old.get(start..start + SIZE)?.first_chunk().copied()
+}
+
+/// The bytes of a stretch; zeros where the device is too short.
+pub(crate) fn padded(device: &dyn Device, span: Span) -> Result<Vec<u8>, UndoError> {
+    let mut bytes = vec![0; index_of(span.len.get())];
+    let there = device.len().saturating_sub(span.at).min(span.len);
+    if there > Bytes::ZERO {
+        device.read_at(span.at, &mut bytes[..index_of(there.get())])?;
+    }
+    Ok(bytes)
 }
 
 /// The bytes where the superblock is.

@@ -11,12 +11,12 @@
 
 use crate::order::{Order, Phase};
 use crate::staged::Staged;
-use crate::undo::{UndoError, marked, superblock_of};
+use crate::undo::{UndoError, marked, padded, superblock_of};
 use crate::undo_file::{Halves, Header, PIECE_MAX, Piece};
 use hectare_device::{Device, Span};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE;
-use hectare_units::{Bytes, index_of, u64_of};
+use hectare_units::{Bytes, u64_of};
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -103,12 +103,4 @@ fn stretches(staged: &Staged) -> Result<Vec<Span>, UndoError> {
         }
     }
     Ok(list)
-}
-
-/// The bytes of a stretch; zeros where the device is too short.
-fn padded(device: &dyn Device, span: Span) -> Result<Vec<u8>, UndoError> {
-    let mut bytes = vec![0; index_of(span.len.get())];
-    let there = index_of(device.len().saturating_sub(span.at).min(span.len).get());
-    device.read_at(span.at, &mut bytes[..there])?;
-    Ok(bytes)
 }

@@ -6,6 +6,7 @@
 mod corpus;
 mod crash;
 mod damage;
+mod fields;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]

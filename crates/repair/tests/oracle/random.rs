@@ -5,6 +5,7 @@
 //! kinds, and their checksums are made right after the damage.
 
 use crate::damage::{damage, sealed_damage};
+use crate::survey::Survey;
 use crate::trial::Trial;
 use crate::volumes::{Base, KINDS, Scale, small, volume};
 use hectare_oracle::{Skip, skip};
@@ -12,6 +13,7 @@ use hectare_units::random::SplitMix64 as Random;
 use peakmem_alloc::PeakMemAllocTrait;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Of so many sealed volumes one has 5,000 files.
@@ -23,12 +25,27 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Whether all differences are shown.
+fn verbose() -> bool {
+    number("HECTARE_VERBOSE", 0) > 0
+}
+
+/// A volume to be repaired.
+struct Damaged {
+    what: String,
+    bytes: Vec<u8>,
+    undamaged: Arc<Survey>,
+}
+
 /// What came of the trials.
 #[derive(Default)]
 struct Sum {
     failed: Vec<u64>,
     losing: Vec<u64>,
     lost: usize,
+    restored: usize,
+    made_up: usize,
+    changed: usize,
     gained: usize,
     kept: usize,
     refused: usize,
@@ -38,11 +55,15 @@ struct Sum {
 
 impl Sum {
     /// Adds a trial; says what is odd of it, and returns whether there is something.
-    fn add(&mut self, seed: u64, what: &str, trial: &Trial) -> bool {
+    fn add(&mut self, seed: u64, what: &str, trial: &Trial, undamaged: &Survey) -> bool {
+        let compared = trial.compared(undamaged);
         let theirs_fine = trial.theirs.as_ref().is_some_and(|ran| matches!(ran.code, Some(0 | 1)));
         self.theirs_left += u32::from(!theirs_fine);
         self.kept += trial.kept;
-        (self.lost, self.gained) = (self.lost + trial.lost.len(), self.gained + trial.gained.len());
+        (self.lost, self.gained) = (self.lost + compared.lost.len(), self.gained + trial.gained.len());
+        self.restored += compared.restored;
+        self.made_up += compared.made_up;
+        self.changed += compared.changed;
         // Of a volume that neither can mend nothing is expected.
         let refused = trial.repaired.as_ref().is_err_and(|reason| reason.contains("no superblock"));
         let clean = trial.is_clean() || refused && !theirs_fine;
@@ -50,19 +71,17 @@ impl Sum {
         if !clean {
             self.failed.push(seed);
         }
-        if !trial.lost.is_empty() {
+        if !compared.lost.is_empty() {
             self.losing.push(seed);
         }
-        if clean && trial.lost.is_empty() {
+        if clean && (trial.lost.is_empty() || compared.lost.is_empty() && !verbose()) {
             return false;
         }
         let note = match &trial.repaired {
             Ok(done) => format!("{} mends in {} rounds", done.mends.len(), done.rounds),
             Err(reason) => reason.clone(),
         };
-        let few = &trial.lost[..trial.lost.len().min(8)];
-        let (lost, gained) = (trial.lost.len(), trial.gained.len());
-        println!("seed {seed}, {what}: {note}; lost {lost} {few:?}, gained {gained}");
+        println!("seed {seed}, {what}: {note}; {compared:?}, gained {}", trial.gained.len());
         if let Some(after) = trial.after.as_ref().filter(|_| !clean) {
             println!("{}", after.out.lines().take(12).collect::<Vec<_>>().join("\n"));
         }
@@ -71,13 +90,17 @@ impl Sum {
 
     fn end(&self, trials: u64) {
         println!(
-            "{trials} damaged volumes: {} not mended {:?}; {} inodes kept, {} that e2fsck -fy kept are lost or \
-             differ {:?}, {} the other way round; e2fsck left {}, {} were refused by both; the longest took {:?}",
+            "{trials} damaged volumes: {} not mended {:?}; {} inodes kept; of those that e2fsck -fy kept, {} are \
+             lost {:?}, {} are as before the damage only here, {} never were there, {} are as before in \
+             neither; {} the other way round; e2fsck left {}, {} were refused by both; the longest took {:?}",
             self.failed.len(),
             self.failed,
             self.kept,
             self.lost,
             self.losing,
+            self.restored,
+            self.made_up,
+            self.changed,
             self.gained,
             self.theirs_left,
             self.refused,
@@ -88,22 +111,19 @@ impl Sum {
 }
 
 /// Damages volumes, repairs them, and sums up.
-fn run(
-    mut make: impl FnMut(u64, &mut Random) -> Result<(String, Vec<u8>), Skip>,
-    folder: &Path,
-) -> Option<Skip> {
+fn run(mut make: impl FnMut(u64, &mut Random) -> Result<Damaged, Skip>, folder: &Path) -> Option<Skip> {
     let (trials, first) = (number("HECTARE_TRIALS", 10), number("HECTARE_SEED", 1));
     let keep = std::env::var_os("HECTARE_KEEP");
     let mut sum = Sum::default();
     for seed in first..first + trials {
-        let (what, bytes) = match make(seed, &mut Random::new(seed)) {
+        let Damaged { what, bytes, undamaged } = match make(seed, &mut Random::new(seed)) {
             Ok(made) => made,
             Err(reason) => return Some(reason),
         };
         let start = Instant::now();
         let trial = Trial::run(&bytes, folder);
         sum.longest = sum.longest.max(start.elapsed());
-        if sum.add(seed, &what, &trial)
+        if sum.add(seed, &what, &trial, &undamaged)
             && let Some(keep) = &keep
         {
             fs::write(Path::new(keep).join(format!("{seed}.img")), &bytes).unwrap();
@@ -116,16 +136,17 @@ fn run(
 #[test]
 fn damaged_volumes_are_mended() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bases: Vec<Option<Vec<u8>>> = vec![None; KINDS.len()];
+    let mut bases: Vec<Option<Base>> = KINDS.iter().map(|_| None).collect();
     let skipped = run(
         |seed, random| {
             let kind = usize::try_from(seed).unwrap() % KINDS.len();
             if bases[kind].is_none() {
-                bases[kind] = Some(volume(kind, Scale::Usual, folder.path())?);
+                bases[kind] = Some(Base::new(KINDS[kind].0, volume(kind, Scale::Usual, folder.path())?));
             }
-            let mut bytes = bases[kind].clone().unwrap();
+            let base = bases[kind].as_ref().unwrap();
+            let mut bytes = base.bytes.clone();
             let how = damage(&mut bytes, random);
-            Ok((format!("{}, {how}", KINDS[kind].0), bytes))
+            Ok(Damaged { what: format!("{}, {how}", base.name), bytes, undamaged: Arc::clone(&base.found) })
         },
         folder.path(),
     );
@@ -138,23 +159,23 @@ fn damaged_volumes_are_mended() {
 fn sealed_damage_is_mended() {
     let folder = tempfile::tempdir().unwrap();
     let mut bases: Vec<Base> = Vec::new();
-    let mut large: Option<Vec<u8>> = None;
+    let mut large: Option<Base> = None;
     let skipped = run(
         |seed, random| {
             if bases.is_empty() {
                 bases = small(folder.path())?;
             }
-            let (name, mut bytes) = if seed.is_multiple_of(LARGE_ONE_IN) {
+            let base = if seed.is_multiple_of(LARGE_ONE_IN) {
                 if large.is_none() {
-                    large = Some(volume(1, Scale::Large, folder.path())?);
+                    large = Some(Base::new("5,000 files", volume(1, Scale::Large, folder.path())?));
                 }
-                ("5,000 files".to_owned(), large.clone().unwrap())
+                large.as_ref().unwrap()
             } else {
-                let base = &bases[usize::try_from(seed).unwrap() % bases.len()];
-                (base.name.clone(), base.bytes.clone())
+                &bases[usize::try_from(seed).unwrap() % bases.len()]
             };
+            let mut bytes = base.bytes.clone();
             let how = sealed_damage(&mut bytes, random);
-            Ok((format!("{name}, {how}"), bytes))
+            Ok(Damaged { what: format!("{}, {how}", base.name), bytes, undamaged: Arc::clone(&base.found) })
         },
         folder.path(),
     );

@@ -31,6 +31,19 @@ pub(crate) fn e2fsck(flags: &str, image: &Path) -> Ran {
     Ran { code: ran.status.code(), out }
 }
 
+/// What became of the inodes that e2fsck keeps and we don't.
+#[derive(Default, Debug)]
+pub(crate) struct Compared {
+    /// As they were before the damage, and not so here.
+    pub(crate) lost: Vec<u32>,
+    /// As they were before the damage here, and not there.
+    pub(crate) restored: usize,
+    /// Never there before the damage: noise, or what e2fsck makes itself.
+    pub(crate) made_up: usize,
+    /// Not as before the damage in either.
+    pub(crate) changed: usize,
+}
+
 /// What came of a trial.
 pub(crate) struct Trial {
     /// Problems that our check finds before; `None` if it can't judge.
@@ -39,12 +52,14 @@ pub(crate) struct Trial {
     /// e2fsck -fn after our repair.
     pub(crate) after: Option<Ran>,
     pub(crate) theirs: Option<Ran>,
-    /// Inodes that e2fsck keeps and we lose, and the other way round.
+    /// Inodes that e2fsck keeps and we lose or have with another content, and the other way round.
     pub(crate) lost: Vec<u32>,
     pub(crate) gained: Vec<u32>,
     pub(crate) lost_paths: usize,
     pub(crate) gained_paths: usize,
     pub(crate) kept: usize,
+    ours: Survey,
+    theirs_found: Survey,
 }
 
 impl Trial {
@@ -64,6 +79,8 @@ impl Trial {
             lost_paths: 0,
             gained_paths: 0,
             kept: 0,
+            ours: Survey::default(),
+            theirs_found: Survey::default(),
         };
         std::fs::write(&theirs_at, bytes).unwrap();
         let theirs = e2fsck("-fy", &theirs_at);
@@ -83,7 +100,24 @@ impl Trial {
         (trial.lost, trial.gained) = (ours.lacks(&theirs), theirs.lacks(&ours));
         (trial.lost_paths, trial.gained_paths) = (ours.lacks_paths(&theirs), theirs.lacks_paths(&ours));
         trial.kept = ours.inodes.len();
+        (trial.ours, trial.theirs_found) = (ours, theirs);
         trial
+    }
+
+    /// What became of the inodes that e2fsck keeps and we don't, beside what they were before the damage.
+    pub(crate) fn compared(&self, undamaged: &Survey) -> Compared {
+        let mut compared = Compared::default();
+        for nr in &self.lost {
+            let (was, ours, theirs) =
+                (undamaged.inodes.get(nr), self.ours.inodes.get(nr), self.theirs_found.inodes.get(nr));
+            match was {
+                None => compared.made_up += 1,
+                Some(_) if theirs == was => compared.lost.push(*nr),
+                Some(_) if ours == was => compared.restored += 1,
+                Some(_) => compared.changed += 1,
+            }
+        }
+        compared
     }
 
     /// Whether e2fsck finds our result clean.

@@ -1,11 +1,14 @@
 //! The volumes that are damaged: ten feature sets with trees of some size, and the small volumes of the
 //! fuzz targets, which have one of everything.
 
+use crate::survey::Survey;
+use hectare_device::MemoryDevice;
 use hectare_oracle::{Skip, mke2fs, unpacked};
 use hectare_units::random::SplitMix64 as Random;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Feature sets: name, arguments of mke2fs, size for the trees of some thousand files, and for the small one.
 pub(crate) const KINDS: [(&str, &[&str], &str, &str); 10] = [
@@ -83,20 +86,29 @@ pub(crate) fn volume(kind: usize, scale: Scale, folder: &Path) -> Result<Vec<u8>
 pub(crate) struct Base {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
+    /// What can be read of it.
+    pub(crate) found: Arc<Survey>,
+}
+
+impl Base {
+    pub(crate) fn new(name: &str, bytes: Vec<u8>) -> Self {
+        let found = Survey::of(Arc::new(MemoryDevice::from_bytes(&bytes))).unwrap_or_default();
+        Self { name: name.to_owned(), bytes, found: Arc::new(found) }
+    }
 }
 
 /// Small volumes: the ten kinds, and those of the fuzz targets.
 pub(crate) fn small(folder: &Path) -> Result<Vec<Base>, Skip> {
     let mut bases = Vec::new();
     for (kind, (name, ..)) in KINDS.iter().enumerate() {
-        bases.push(Base { name: (*name).to_owned(), bytes: volume(kind, Scale::Small, folder)? });
+        bases.push(Base::new(name, volume(kind, Scale::Small, folder)?));
     }
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/bases");
     let mut paths: Vec<_> = fs::read_dir(packed).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     for path in paths {
         let name = path.file_name().unwrap().to_string_lossy().replace(".img.gz", "");
-        bases.push(Base { name: format!("fuzz {name}"), bytes: unpacked(&path) });
+        bases.push(Base::new(&format!("fuzz {name}"), unpacked(&path)));
     }
     Ok(bases)
 }
