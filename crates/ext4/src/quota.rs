@@ -28,7 +28,7 @@ mod tests;
 pub use build::build;
 pub use edit::{insert, remove};
 pub use info::Info;
-pub use lookup::{Slot, for_each, lookup};
+pub use lookup::{Slot, check_leaves, for_each, lookup};
 pub use record::{Record, Resource};
 
 use crate::error::{Corrupt, Place, Unsupported};

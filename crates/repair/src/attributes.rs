@@ -119,12 +119,16 @@ impl Work<'_> {
                 let named = |attr: &&Attr| !in_block || attr.name.index() != Index::NONE;
                 let kept: Vec<Attr> = distinct(all.iter().filter(named).cloned().collect());
                 let hashed = area.entries().all(|entry| has_right_hash(&entry, in_block));
+                let strays = area.has_stray_values();
+                if strays {
+                    self.mended(What::Attributes, place, "an empty value was said to lie outside");
+                }
                 if kept.len() < all.len() {
                     self.lost(What::Attributes, place, "attributes without a name or there twice: removed");
                 } else if !hashed {
                     self.mended(What::Attributes, place, "the hashes of its attributes are made right");
                 }
-                let sound = hashed && kept.len() == all.len();
+                let sound = hashed && !strays && kept.len() == all.len();
                 (kept, sound)
             }
             Err(corrupt) => {

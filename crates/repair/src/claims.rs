@@ -1,6 +1,8 @@
 //! Blocks with two owners: the first that claims a cluster keeps it, the later one gets a copy.
 //!
-//! Claims are made while inodes are read, in ascending order, after the volume's own metadata. Copies are
+//! Claims are made while inodes are read, after the volume's own metadata: first by inodes whose map is sound
+//! and as large as they count, then by the others, each in ascending order; one broken extent may reach over
+//! half of the volume. Copies are
 //! made afterwards, when it is known which clusters are free. Where no cluster is left the later owner loses
 //! what it shares.
 

@@ -16,7 +16,7 @@ use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
-use hectare_units::{GroupNr, InodeNr, high32, low16, low32};
+use hectare_units::{GroupNr, InodeNr, high32, low16, low32, u64_of};
 
 /// Flags that no volume uses.
 const ODD_FLAGS: u32 = 0x8d40_0000;
@@ -39,6 +39,7 @@ impl Work<'_> {
     /// Mends every inode that may be in use, and claims what it holds.
     pub(crate) fn mend_inodes(&mut self) -> Result<(), Error> {
         self.note_tasks()?;
+        self.first_pass = true;
         let lazy = self.sb.features().group_checksums();
         let per_group = self.geometry().inodes_per_group;
         for group in (0..self.geometry().groups()).map(GroupNr::new) {
@@ -52,6 +53,12 @@ impl Work<'_> {
                 if let Some(slot) = self.slot(nr)?.filter(|slot| !slot.view().is_blank()) {
                     self.inode(slot)?;
                 }
+            }
+        }
+        self.first_pass = false;
+        for nr in std::mem::take(&mut self.suspicious) {
+            if let Some(slot) = self.slot(nr)? {
+                self.inode(slot)?;
             }
         }
         self.order.note_held(self.sb.geometry(), &self.used);
@@ -81,6 +88,10 @@ impl Work<'_> {
         let (links, mode, dtime) = (slot.view().links(), slot.view().mode(), slot.view().dtime());
         if links == 0 && (mode == 0 || dtime != 0) {
             return self.end_unused(slot);
+        }
+        if self.first_pass && self.is_suspicious(&slot)? {
+            self.suspicious.push(slot.nr);
+            return Ok(());
         }
         if self.is_garbage(&slot) {
             self.lost(What::Inode, place, "it is no inode but something else: cleared");
@@ -147,6 +158,17 @@ impl Work<'_> {
         let (inodes, made) = (raw.s_inodes_count.get(), raw.s_mkfs_time.get());
         let early = raw.s_wtime.get() < inodes || (made != 0 && made < inodes);
         if early { 0 } else { inodes }
+    }
+
+    /// Whether its map is broken, or holds other than it counts: others with claims come first.
+    fn is_suspicious(&self, slot: &Slot) -> Result<bool, Error> {
+        let mapped = matches!(slot.kind(), Some(Kind::File | Kind::Directory | Kind::Symlink));
+        if !mapped || slot.has(InodeFlags::INLINE_DATA) || slot.is_fast_symlink() {
+            return Ok(!mapped && slot.kind().is_none());
+        }
+        let map = self.read_map(slot)?;
+        let count = self.stored_count(slot, self.map_clusters(&map) + self.extra_clusters(slot)?);
+        Ok(map.broken.is_some() || slot.view().stored_blocks(&self.sb) != count)
     }
 
     /// Whether so much contradicts that it never was an inode.
@@ -338,7 +360,7 @@ impl Work<'_> {
         let place = Place::Inode(slot.nr);
         if map.loses {
             // What lies far behind the end in a broken map was never part of the file.
-            map.cut(map.end().min(slot.view().size().div_ceil(1 << bits).max(1)));
+            map.cut(map.end().min(self.blocks_of(slot).max(1)));
         }
         let mut cut = map.loses.then(|| map.end());
         if let Some(end) = self.accounted_end(slot, &map, found) {
@@ -347,7 +369,7 @@ impl Work<'_> {
             map.cut(end);
         }
         if self.truncated.contains(&slot.nr.get()) {
-            let end = slot.view().size().div_ceil(1 << bits);
+            let end = self.blocks_of(slot);
             cut = (map.end() > end).then_some(end);
             map.cut(end);
         }
@@ -378,7 +400,7 @@ impl Work<'_> {
     /// Where a map is to be cut because both size and block count say that it ends there: then an extent is
     /// longer than it was.
     fn accounted_end(&self, slot: &Slot, map: &Map, found: &Found) -> Option<u64> {
-        let end = slot.view().size().div_ceil(u64::from(self.geometry().block_size.get()));
+        let end = self.blocks_of(slot);
         if map.end() <= end || slot.has(InodeFlags::VERITY) {
             return None;
         }
@@ -387,6 +409,11 @@ impl Work<'_> {
         let mut shorter = Map { extents: map.extents.clone(), nodes: map.nodes.clone(), ..Map::default() };
         shorter.cut(end);
         (count(map) != stored && count(&shorter) == stored).then_some(end)
+    }
+
+    /// The blocks that its size takes.
+    fn blocks_of(&self, slot: &Slot) -> u64 {
+        slot.view().size().div_ceil(u64::from(self.geometry().block_size.get()))
     }
 
     fn note_large_file(&mut self, slot: &Slot) {
@@ -425,9 +452,11 @@ impl Work<'_> {
             self.set_block_count(slot, found.clusters());
             return Ok(true);
         }
-        let map = self.read_map(slot)?;
+        let mut map = self.read_map(slot)?;
+        let cut = map.loses.then(|| map.end().min(self.blocks_of(slot).max(1)));
+        cut.into_iter().for_each(|end| map.cut(end));
         self.tell_map(slot, &map);
-        self.claim_map(slot, &map, found.clusters(), None);
+        self.claim_map(slot, &map, found.clusters(), cut);
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
         Ok(true)
@@ -459,9 +488,14 @@ impl Work<'_> {
         let room = 60 + found.inline.unwrap_or(0);
         let size = slot.view().size();
         if size > room {
-            let text = format!("its size was {size}, there is room for {room} bytes");
+            // Of a file the content says where it may have ended.
+            let tail = self.inline_tail(slot).unwrap_or_default();
+            let content = [&slot.block()[..], &tail].concat();
+            let len = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| u64_of(last) + 1);
+            let len = if slot.kind() == Some(Kind::File) { len.min(room) } else { room };
+            let text = format!("its size was {size}, there is room for {room} bytes: now {len}");
             self.mended(What::Inode, Place::Inode(slot.nr), text);
-            slot.set_size(room);
+            slot.set_size(len);
         }
     }
 

@@ -151,8 +151,11 @@ impl Work<'_> {
             && !map.extents.iter().any(|extent| extent.unwritten);
         let fits = blocks >= BLOCKS_MIN && map.end() >= blocks;
         if sound && whole && fits {
-            let clusters = self.map_clusters(&map);
-            self.set_block_count(&mut slot, clusters);
+            self.mend_plain_fields(&mut slot, &map);
+            if slot.view().links() == 0 {
+                self.mended(What::Journal, place, "it has one link, and counted none");
+                slot.raw().i_links_count = 1.into();
+            }
             if slot.view().size() != blocks << self.geometry().block_size.shift() {
                 self.mended(What::Journal, place, format!("its size is made that of {blocks} blocks"));
                 slot.set_size(blocks << self.geometry().block_size.shift());

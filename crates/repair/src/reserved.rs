@@ -164,7 +164,7 @@ impl Work<'_> {
     }
 
     /// The fields of an inode with a task whose map is sound.
-    fn mend_plain_fields(&mut self, slot: &mut Slot, map: &Map) {
+    pub(crate) fn mend_plain_fields(&mut self, slot: &mut Slot, map: &Map) {
         if slot.view().dtime() != 0 {
             self.mended(What::Inode, Place::Inode(slot.nr), "its time of deletion is cleared");
             slot.raw().i_dtime = 0.into();

@@ -4,6 +4,8 @@ use crate::order::Order;
 use crate::report::{Error, Options, Repaired};
 use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
+use hectare_ext4::feature::RoCompat;
+use hectare_ext4::superblock::SuperBlock;
 use std::sync::Arc;
 
 /// Problems that a check keeps: the ones that a round works on.
@@ -46,6 +48,17 @@ fn check(device: &Arc<Overlay>) -> Result<Report, hectare_check::Error> {
     hectare_check::check(&**device, &CheckOptions { problems_max: PROBLEMS_MAX, ..CheckOptions::default() })
 }
 
+/// Refuses a volume with features that a writer must know.
+fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
+    let unknown = sb.features().ro_compat.bits() & !RoCompat::all().bits();
+    if unknown == 0 {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "it has unknown features ({unknown:#x}): nobody who does not know them may write"
+    )))
+}
+
 /// Goes through the volume once.
 fn round(
     device: &Arc<Overlay>,
@@ -55,6 +68,7 @@ fn round(
 ) -> Result<Vec<crate::Mend>, Error> {
     let suspects = Suspects::of(report);
     let (sb, mends) = crate::superblock::find(device)?;
+    refuse_unknown(&sb)?;
     let mut work = Work::new(device, sb, *options, suspects, mends)?;
     work.order = std::mem::take(order);
     work.mend_superblock()?;

@@ -85,6 +85,9 @@ pub(crate) struct Work<'a> {
     pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
     /// Links whose target is to be written to a block.
     pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
+    /// Whether inodes are read for the first time, when those with a suspicious map are left for later.
+    pub(crate) first_pass: bool,
+    pub(crate) suspicious: Vec<InodeNr>,
     /// Orphans with a name, to be cut to their size.
     pub(crate) truncated: BTreeSet<u32>,
     /// Whether orphans were deleted, whose values then have no users.
@@ -123,6 +126,8 @@ impl<'a> Work<'a> {
             attributes: crate::attributes::Shared::default(),
             tasks: BTreeMap::new(),
             long_links: Vec::new(),
+            first_pass: false,
+            suspicious: Vec::new(),
             truncated: BTreeSet::new(),
             orphans_ended: false,
             mends,
@@ -244,11 +249,12 @@ impl<'a> Work<'a> {
     /// Takes a free inode number; `None` if there is none.
     pub(crate) fn take_inode(&mut self) -> Result<Option<Slot>, Error> {
         let (first, count) = (self.sb.first_inode().get(), self.geometry().inodes_count());
+        let tasks = self.task_numbers();
         let mut nr = first;
         while nr <= count {
             let Some((group, index)) = self.geometry().inode_slot(InodeNr::new(nr)) else { break };
             let Some(desc) = self.groups.get(group.index()).cloned() else { break };
-            if self.inodes.contains_key(&nr) {
+            if self.inodes.contains_key(&nr) || tasks.contains(&nr) {
                 nr += 1;
                 continue;
             }

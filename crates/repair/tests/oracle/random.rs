@@ -65,7 +65,12 @@ impl Sum {
         self.made_up += compared.made_up;
         self.changed += compared.changed;
         // Of a volume that neither can mend nothing is expected.
-        let refused = trial.repaired.as_ref().is_err_and(|reason| reason.contains("no superblock"));
+        let refused = trial.repaired.as_ref().is_err_and(|reason| {
+            ["no superblock", "too little is left", "unknown features"]
+                .iter()
+                .any(|known| reason.contains(known))
+                || reason.contains("too little is left")
+        });
         let clean = trial.is_clean() || refused && !theirs_fine;
         self.refused += usize::from(refused && clean);
         if !clean {

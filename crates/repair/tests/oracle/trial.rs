@@ -15,6 +15,8 @@ use std::time::Duration;
 const SURVEYED_MAX: u64 = 1 << 30;
 /// How long a repair may take.
 const LIMIT: Duration = Duration::from_secs(60);
+/// The inode of lost+found.
+const LOST_FOUND: u32 = 11;
 /// The time that is stored.
 pub(crate) const NOW: u32 = 1_700_000_000;
 
@@ -111,13 +113,24 @@ impl Trial {
             let (was, ours, theirs) =
                 (undamaged.inodes.get(nr), self.ours.inodes.get(nr), self.theirs_found.inodes.get(nr));
             match was {
+                // e2fsck makes a lost+found where there is none.
+                _ if *nr == LOST_FOUND => compared.made_up += 1,
                 None => compared.made_up += 1,
-                Some(_) if theirs == was => compared.lost.push(*nr),
+                Some((kind, _))
+                    if theirs == was && (kind != "Directory" || self.keeps_a_path(*nr, undamaged)) =>
+                {
+                    compared.lost.push(*nr);
+                }
                 Some(_) if ours == was => compared.restored += 1,
                 Some(_) => compared.changed += 1,
             }
         }
         compared
+    }
+
+    /// Whether e2fsck left an inode a path from before the damage; a directory may be one that it made.
+    fn keeps_a_path(&self, nr: u32, undamaged: &Survey) -> bool {
+        self.theirs_found.paths.iter().any(|path| path.1 == nr && undamaged.paths.contains(path))
     }
 
     /// Whether e2fsck finds our result clean.
