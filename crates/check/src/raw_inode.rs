@@ -18,6 +18,9 @@ const CHECKSUM_HI: usize = 0x82;
 /// Offsets of the times and of their extra fields: of change, modification, access, creation.
 const TIMES: [(usize, usize); 4] = [(0x0c, 0x84), (0x10, 0x88), (0x08, 0x8c), (0x90, 0x94)];
 
+/// The number that is reserved for a boot loader.
+const BOOT_LOADER: InodeNr = InodeNr::new(5);
+
 /// Offset of the project.
 const PROJECT: usize = 0x9c;
 
@@ -123,13 +126,13 @@ impl<'a> RawInode<'a> {
         counts.iter().chain(&others).any(|field| *field != 0) || self.block().iter().any(|byte| *byte != 0)
     }
 
-    /// Whether a reserved inode without a task is as it may be: not in use, or, for the numbers that no
-    /// feature takes, a file.
+    /// Whether a reserved inode without a task is as it may be: not in use, or, for the one of a boot loader
+    /// and for a journal that the volume no longer uses, a file.
     #[must_use]
     pub fn is_fit_for_nothing(&self, nr: InodeNr, sb: &SuperBlock) -> bool {
-        let of_feature = matches!(nr.get(), 3 | 4 | 7 | 8);
+        let may_be_file = nr == BOOT_LOADER || nr.get() == sb.raw().s_journal_inum.get();
         let is_file = self.kind() == Some(Kind::File) && self.links() > 0;
-        !self.is_in_use(sb) || is_file && !of_feature
+        !self.is_in_use(sb) || is_file && may_be_file
     }
 
     /// Whether the list of bad blocks has a field that it can't have.

@@ -29,7 +29,7 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
     if clusters > CLUSTERS_MAX {
         return Err(Error::TooLarge(clusters));
     }
-    let dirs = Format::of(&sb).ok();
+    let dirs = Format::of(&sb).or_else(|_| Format::of(&with_usual_hash(&sb))).ok();
     let volume = Volume { device, sb, dirs, options: *options };
     let shares = volume.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
     let data = shares.then(|| Bits::new(clusters)).transpose()?;
@@ -111,4 +111,11 @@ impl Scan<'_> {
             self.report.leave(format!("what belongs to {}", unknown.join(", ")));
         }
     }
+}
+
+/// A superblock whose default hash is known: it only counts for indexes to come.
+fn with_usual_hash(sb: &SuperBlock) -> SuperBlock {
+    let mut raw = *sb.raw();
+    raw.s_def_hash_version = 1;
+    SuperBlock::from_raw(raw).unwrap_or_else(|_| sb.clone())
 }

@@ -170,7 +170,7 @@ impl Work<'_> {
         }
         let free = self.used.claim(cluster..cluster + 1).is_none();
         if !free {
-            self.mended(What::SharedBlock, place, "its attribute block belongs to something else: copied");
+            self.mended(What::SharedBlock, place, "its attribute block belongs to something else");
             self.attributes.homeless.push((slot.nr, bytes));
             slot.set_acl(0);
             return Ok(());
@@ -313,8 +313,8 @@ impl Work<'_> {
     /// Gives an inode an attribute block of its own.
     fn house(&mut self, nr: InodeNr, bytes: Vec<u8>) -> Result<(), Error> {
         let Some(bytes) = self.sound_block(bytes, Place::Inode(nr)) else { return Ok(()) };
-        let (Some(mut slot), Some(cluster)) = (self.slot(nr)?, self.take_cluster()) else {
-            self.lost(What::Attributes, Place::Inode(nr), "no space for a copy of its attribute block");
+        let (Some(mut slot), Some(cluster)) = (self.slot(nr)?, self.take_for_copy()) else {
+            self.lost(What::Attributes, Place::Inode(nr), "it gets no copy of its attribute block");
             return Ok(());
         };
         let block = self.geometry().cluster_start(cluster);

@@ -144,7 +144,7 @@ impl Work<'_> {
     /// An inode that is not in use needs a time of deletion, and a right checksum.
     fn end_unused(&mut self, mut slot: Slot) -> Result<(), Error> {
         let dtime = slot.view().dtime();
-        if slot.view().mode() != 0 && (1..self.listed_dtime_end()).contains(&dtime) {
+        if (1..self.listed_dtime_end()).contains(&dtime) {
             self.mended(What::Orphans, Place::Inode(slot.nr), "it was in a lost orphan list: deleted");
             slot.raw().i_dtime = self.options.now.into();
         }

@@ -55,7 +55,7 @@ mod work;
 mod write_out;
 
 pub use order::Order;
-pub use report::{Error, Mend, Options, Repaired};
+pub use report::{Duplicates, Error, Mend, Options, Repaired};
 pub use staged::Staged;
 pub use undo::{UndoError, undo};
 pub use work::Overlay;

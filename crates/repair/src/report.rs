@@ -12,11 +12,23 @@ pub struct Options {
     pub now: u32,
     /// How many rounds of mending and checking there are at most.
     pub rounds_max: u32,
+    /// What becomes of blocks with two owners.
+    pub duplicates: Duplicates,
+}
+
+/// What becomes of blocks with two owners; the first keeps them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Duplicates {
+    /// The other gets a copy.
+    #[default]
+    Clone,
+    /// The other loses them, and has a hole there.
+    Delete,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { now: 1, rounds_max: 6 }
+        Self { now: 1, rounds_max: 6, duplicates: Duplicates::Clone }
     }
 }
 

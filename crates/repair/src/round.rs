@@ -4,6 +4,7 @@ use crate::order::Order;
 use crate::report::{Error, Options, Repaired};
 use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::superblock::SuperBlock;
 use std::sync::Arc;
@@ -50,7 +51,11 @@ fn check(device: &Arc<Overlay>) -> Result<Report, hectare_check::Error> {
 
 /// Refuses a volume with features that a writer must know.
 fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
-    let unknown = sb.features().ro_compat.bits() & !RoCompat::all().bits();
+    if let Err(error) = Folding::of(sb) {
+        return Err(Error::Refused(format!("its names can't be read: {error}")));
+    }
+    let known = RoCompat::all() - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
+    let unknown = sb.features().ro_compat.bits() & !known.bits();
     if unknown == 0 {
         return Ok(());
     }

@@ -61,6 +61,9 @@ pub(crate) struct Arguments {
     /// Make no undo file
     #[arg(long)]
     no_undo: bool,
+    /// What becomes of blocks that two files have, beside the first
+    #[arg(long, value_enum, default_value_t = Duplicates::Clone)]
+    duplicates: Duplicates,
     /// Mend although another machine may use the volume (multiple mount protection): it has crashed
     #[arg(long)]
     ignore_mmp: bool,
@@ -71,6 +74,24 @@ pub(crate) struct Arguments {
     image: PathBuf,
     #[command(flatten)]
     part: Part,
+}
+
+/// What the later owner of a block gets.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Duplicates {
+    /// A copy
+    Clone,
+    /// A hole
+    Delete,
+}
+
+impl From<Duplicates> for hectare_repair::Duplicates {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Clone => Self::Clone,
+            Duplicates::Delete => Self::Delete,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -99,7 +120,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Err(failed(&name, "nobody can be asked here: say -n, -p or -y"));
     }
     let staged = staged(arguments, &name)?;
-    let options = Options { now: staged.now().unwrap_or_else(now), ..Options::default() };
+    let (now, duplicates) = (staged.now().unwrap_or_else(now), arguments.duplicates.into());
+    let options = Options { now, duplicates, ..Options::default() };
     let repaired = match repair(staged.overlay(), &options) {
         Ok(repaired) => repaired,
         Err(error @ (Error::Left { .. } | Error::NoSuperblock(_) | Error::Refused(_))) => {

@@ -30,8 +30,8 @@ impl SuperBlock {
             faults.push("it names a journal inside and one outside".to_owned());
         }
         let has_journal = features.compat.contains(Compat::HAS_JOURNAL);
-        if !has_journal && (outside || self.raw().s_journal_inum.get() != 0) {
-            faults.push("it names a journal, which it does not have".to_owned());
+        if !has_journal && outside {
+            faults.push("it names a journal outside, which it does not have".to_owned());
         }
         if has_journal && self.journal_inode().is_none() && !named_outside {
             faults.push("it names no journal, neither inside nor outside".to_owned());

@@ -8,7 +8,7 @@
 //! - without it, another repair, to a volume that is clean for `e2fsck -fn` and has every file, with its
 //!   content, that is there after a repair that was not interrupted. Names may be others.
 //!
-//! `HECTARE_STATES` says how many states, `HECTARE_SEED` from which seed on, `HECTARE_KEEP` where to leave
+//! `HECTARE_TRIALS` says how many states, `HECTARE_SEED` from which seed on, `HECTARE_KEEP` where to leave
 //! what failed.
 
 use crate::damage::{damage, sealed_damage};
@@ -152,7 +152,7 @@ fn a_repair_survives_power_cuts() {
         Err(reason) => skip!("repair crash::a_repair_survives_power_cuts", reason),
     };
     let keep = std::env::var_os("HECTARE_KEEP");
-    let (wanted, mut seed) = (number("HECTARE_STATES", 300), number("HECTARE_SEED", 1));
+    let (wanted, mut seed) = (number("HECTARE_TRIALS", 300), number("HECTARE_SEED", 1));
     let mut sum = Sum::default();
     while sum.states < wanted {
         let mut random = Random::new(seed);

@@ -8,9 +8,10 @@ use std::fs;
 use std::sync::Arc;
 
 /// What mke2fs makes, and what debugfs changes in it.
-const CASES: [(&[&str], &[&str]); 16] = [
+const CASES: [(&[&str], &[&str]); 17] = [
     (&["-t", "ext4"], &["sif <5> size 103079215104"]),
     (&["-t", "ext4"], &["sif <6> mode 0160000"]),
+    (&["-t", "ext4"], &["sif <9> mode 0100600", "sif <9> links_count 1"]),
     (&["-t", "ext4", "-O", "^resize_inode"], &["sif <7> block[1] 77"]),
     (&["-t", "ext2"], &["sif <8> block[0] 77"]),
     (&["-t", "ext4"], &["sif <3> blocks 2"]),

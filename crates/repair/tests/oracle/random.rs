@@ -66,7 +66,7 @@ impl Sum {
         self.changed += compared.changed;
         // Of a volume that neither can mend nothing is expected.
         let refused = trial.repaired.as_ref().is_err_and(|reason| {
-            ["no superblock", "too little is left", "unknown features"]
+            ["no superblock", "too little is left", "unknown features", "its names can't be read"]
                 .iter()
                 .any(|known| reason.contains(known))
                 || reason.contains("too little is left")
