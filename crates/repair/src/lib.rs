@@ -24,8 +24,7 @@
 //! Memory holds the overlay and some bytes for each inode in use.
 //!
 //! What this is not: it reads no content of files and does not find out whether it is damaged; it does not look for
-//! inodes outside of inode tables, replays no journal on another device, and leaves directories that are both
-//! encrypted and casefolded as they are.
+//! inodes outside of inode tables, and replays no journal on another device.
 
 mod attributes;
 mod bitmaps;
@@ -34,6 +33,7 @@ mod connectivity;
 mod directories;
 mod directory_content;
 mod groups;
+mod hashed_directory;
 mod inodes;
 mod journal;
 mod links;

@@ -7,6 +7,7 @@ mod corpus;
 mod crash;
 mod damage;
 mod fields;
+mod hashed;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]
