@@ -218,7 +218,9 @@ impl Work<'_> {
         }
         let room = self.geometry().inode_size - 128;
         let extra = slot.view().extra_isize();
-        if room > 0 && extra != 0 && (extra < 4 || u32::from(extra) > room || !extra.is_multiple_of(4)) {
+        // Content inside the inode needs room for its attribute.
+        let none = extra == 0 && !slot.has(InodeFlags::INLINE_DATA);
+        if room > 0 && !none && (extra < 4 || u32::from(extra) > room || !extra.is_multiple_of(4)) {
             let want = self.sb.want_extra_isize();
             self.mended(What::Inode, place, format!("its extra size was {extra}, now {want}"));
             slot.set_extra_isize(want);

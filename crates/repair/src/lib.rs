@@ -4,7 +4,8 @@
 //! subject, and makes each structure sound from what is left of it; then `hectare-check` judges the overlay,
 //! and its findings decide what the next round looks at more closely. Only a volume that the check finds
 //! sound is handed back, and the caller writes it with [`write_out`], which keeps what was there in an undo
-//! file. There is a bound on rounds; beyond it the volume stays as it was and the first problem is named.
+//! file; one that was interrupted begins again from that ([`Staged::resumed`]). There is a bound on rounds;
+//! beyond it the volume stays as it was and the first problem is named.
 //!
 //! A round, in order: superblock and journal ([`superblock`], [`journal`]), group descriptors ([`groups`]),
 //! orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`], [`maps`]), blocks

@@ -184,18 +184,19 @@ fn patched(bytes: &[u8]) -> Option<SuperBlock> {
     let hi = if bit64 { u64::from(raw.s_blocks_count_hi.get()) } else { 0 };
     let blocks = u64::from(raw.s_blocks_count_lo.get()) | hi << 32;
     let groups = blocks.saturating_sub(u64::from(raw.s_first_data_block.get())).div_ceil(per_group);
-    let tables =
-        groups.checked_mul(u64::from(raw.s_inodes_per_group.get()) * u64::from(raw.s_inode_size.get()))?;
-    let shift = 10 + raw.s_log_block_size.get().min(6);
-    if tables > blocks.checked_mul(1 << shift)? && groups > 0 {
-        // That many inodes are more than the volume holds: the whole count is to be believed.
-        raw.s_inodes_per_group = low32(u64::from(raw.s_inodes_count.get()) / groups).into();
-    }
-    raw.s_inodes_count = low32(groups.checked_mul(u64::from(raw.s_inodes_per_group.get()))?).into();
     if raw.s_rev_level.get() > 0 && raw.s_first_ino.get() < 11 {
         raw.s_first_ino = 11.into();
     }
-    SuperBlock::from_raw(raw).ok()
+    let room = blocks.checked_mul(1 << (10 + raw.s_log_block_size.get().min(6)))?;
+    let by_count = u64::from(raw.s_inodes_count.get()).checked_div(groups)?;
+    // The number in each group counts before that of all, if the tables fit the volume.
+    [u64::from(raw.s_inodes_per_group.get()), by_count].into_iter().find_map(|per_group| {
+        let inodes = groups.checked_mul(per_group)?;
+        let fits = inodes.checked_mul(u64::from(raw.s_inode_size.get()))? <= room;
+        raw.s_inodes_per_group = u32::try_from(per_group).ok().filter(|_| fits)?.into();
+        raw.s_inodes_count = u32::try_from(inodes).ok()?.into();
+        SuperBlock::from_raw(raw).ok()
+    })
 }
 
 impl Work<'_> {

@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::Arc;
 
 /// What mke2fs makes, and what debugfs changes in it.
-const CASES: [(&[&str], &[&str]); 17] = [
+const CASES: [(&[&str], &[&str]); 18] = [
     (&["-t", "ext4"], &["sif <5> size 103079215104"]),
     (&["-t", "ext4"], &["sif <6> mode 0160000"]),
     (&["-t", "ext4"], &["sif <9> mode 0100600", "sif <9> links_count 1"]),
@@ -31,6 +31,7 @@ const CASES: [(&[&str], &[&str]); 17] = [
             "sif s size 30",
         ],
     ),
+    (&["-t", "ext4", "-O", "inline_data"], &["mkdir d", "sif d extra_isize 0"]),
     (&["-t", "ext2"], &["ssv journal_uuid 12345678-1234-1234-1234-123456789abc"]),
 ];
 
