@@ -41,7 +41,7 @@ fn volume(image: &Path) -> Result<(Vec<u8>, usize), Skip> {
     let words: Vec<&str> = table.split([' ', ',', '\n']).collect();
     let after = |word: &str| words[words.iter().position(|w| *w == word).unwrap() + 1];
     let within = usize::from_str_radix(after("offset").trim_start_matches("0x"), 16).unwrap();
-    let slot = after("block").parse::<usize>().map_or_else(|_| number_after(&table), |n| n) * BLOCK + within;
+    let slot = after("block").parse().unwrap_or_else(|_| number_after(&table)) * BLOCK + within;
     let mut bytes = fs::read(image).unwrap();
     let records = [record(13, b'a', 32), record(14, b'b', 32), record(15, b'c', BLOCK - 12 - 24 - 64)];
     bytes[block * BLOCK + 12 + 4..][..2].copy_from_slice(&12u16.to_le_bytes());
