@@ -96,8 +96,8 @@ impl Sum {
     fn end(&self, trials: u64) {
         println!(
             "{trials} damaged volumes: {} not mended {:?}; {} inodes kept; of those that e2fsck -fy kept, \
-             {} are lost {:?}, {} are as before the damage only here, {} never were there, {} are as before in \
-             neither; {} the other way round; e2fsck left {}, {} were refused by both; the longest took {:?}",
+             {} are lost {:?}, {} are as before the damage only here, {} never were there, {} are as before \
+             in neither; {} the other way round; e2fsck left {}, {} were refused by both; longest: {:?}",
             self.failed.len(),
             self.failed,
             self.kept,
