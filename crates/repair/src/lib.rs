@@ -24,8 +24,8 @@
 //! Hazards: a map is read in the same way whenever it is read, so that what was claimed is what is written.
 //! Memory holds the overlay and some bytes for each inode in use.
 //!
-//! What this is not: it reads no content of files and does not find out whether it is damaged; it does not look for
-//! inodes outside of inode tables, and replays no journal on another device.
+//! What this is not: it reads no content of files and does not find out whether it is damaged; it does not
+//! look for inodes outside of inode tables, and replays no journal on another device.
 
 mod attributes;
 mod bitmaps;
