@@ -15,7 +15,7 @@ use std::ops::Range;
 
 const SUPERBLOCK: Range<usize> = 1024..2048;
 const GROUPS_MAX: u32 = 64;
-const INODES_MAX: u32 = 4096;
+const INODES_MAX: u32 = 8192;
 /// Blocks of one file that are looked at.
 const BLOCKS_MAX: usize = 512;
 const METADATA_CSUM: u32 = 0x400;

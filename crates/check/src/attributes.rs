@@ -14,6 +14,12 @@ use hectare_ext4::xattr::{self, Area, Index, ValueRef, entry_hash, entry_hash_si
 use hectare_units::{BlockNr, InodeNr, join32};
 
 impl Scan<'_> {
+    fn check_values(&mut self, area: &Area<'_>, place: Place) {
+        if area.has_stray_values() {
+            self.tell(What::Attributes, place, "an empty value is said to lie outside");
+        }
+    }
+
     /// Checks the attributes of an inode.
     pub(crate) fn check_attributes(
         &mut self,
@@ -27,6 +33,7 @@ impl Scan<'_> {
         match Area::in_inode(slot.attribute_area(), Place::Inode(nr)) {
             Ok(Some(area)) => {
                 self.check_hashes(&area, nr, false);
+                self.check_values(&area, Place::Inode(nr));
                 let (values, holders) = self.note_large(&area, nr);
                 (found.values, found.holders) = (found.values + values, found.holders + holders);
                 found.inline = inline_tail(&area);
@@ -88,6 +95,7 @@ impl Scan<'_> {
         match Area::in_block(&bytes, Place::Block(at)) {
             Ok(area) => {
                 self.check_hashes(&area, nr, true);
+                self.check_values(&area, Place::Block(at));
                 self.check_prefixes(&area, at);
                 (values, holders) = self.note_large(&area, nr);
                 found = context(&area);

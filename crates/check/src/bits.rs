@@ -13,6 +13,7 @@ const PAGE: usize = 4096;
 const PAGE_BITS: u64 = 8 * 4096;
 
 /// A bit for each cluster, the first in the lowest bit of the first byte.
+#[derive(Clone)]
 pub struct Bits {
     /// How many bytes there are.
     len: u64,

@@ -131,6 +131,12 @@ impl Scan<'_> {
             let reason = format!("its checksum is {found:#010x}, its content gives {expected:#010x}");
             self.tell_inode(nr, reason);
         }
+        if role == Role::Reserved && !slot.is_fit_for_nothing(nr, &self.volume.sb) {
+            self.tell_inode(nr, "a reserved inode is in use, and has no use");
+        }
+        if role == Role::BadBlocks && slot.is_odd_bad_blocks(&self.volume.sb) {
+            self.tell_inode(nr, "the list of bad blocks has fields that it can't have");
+        }
         let orphan = self.orphans.contains(nr);
         let has_links = slot.links() > 0;
         let ended = slot.dtime();
@@ -237,6 +243,9 @@ impl Scan<'_> {
         if room > 0 && extra != 0 && (extra < 4 || u32::from(extra) > room || !extra.is_multiple_of(4)) {
             self.tell_inode(nr, format!("its extra size is {extra}"));
         }
+        if slot.late_times().next().is_some() {
+            self.tell_inode(nr, "a time says 2310 or later, where one before 1970 is meant");
+        }
         self.check_flags(nr, slot);
     }
 
@@ -256,6 +265,12 @@ impl Scan<'_> {
         }
         if flags.contains(InodeFlags::EXTENTS) && !features.incompat.contains(Incompat::EXTENTS) {
             self.tell_inode(nr, "it is mapped by extents, which the volume does not have");
+        }
+        let has_blocks = slot.block().iter().any(|byte| *byte != 0);
+        let outside = !flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA);
+        let mapped = matches!(slot.kind(), Some(Kind::File | Kind::Directory)) && has_blocks && outside;
+        if mapped && features.ro_compat.contains(RoCompat::BIGALLOC) && nr >= self.volume.sb.first_inode() {
+            self.tell_inode(nr, "it has a block map, which a volume with bigalloc can't have");
         }
         if flags.contains(InodeFlags::INLINE_DATA) {
             if !features.incompat.contains(Incompat::INLINE_DATA) {
@@ -306,6 +321,9 @@ impl Scan<'_> {
             self.tell_inode(nr, "a device, pipe or socket has no map");
         } else if slot.block()[16..].iter().any(|byte| *byte != 0) {
             self.tell_inode(nr, "a device, pipe or socket has no blocks");
+        }
+        if slot.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            self.tell_inode(nr, "a device, pipe or socket is immutable or append-only");
         }
         if slot.size() != 0 {
             self.tell_inode(nr, format!("a device, pipe or socket has a size of {}", slot.size()));

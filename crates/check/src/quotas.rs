@@ -10,7 +10,7 @@ use crate::report::{Error, What};
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
 use hectare_ext4::quota::{self, BLOCK_BYTES, Block, BlockIndex, Info, Kind, QuotaRead};
 use hectare_units::{InodeNr, u64_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// What ends the reading of a quota file.
 enum Wrong {
@@ -112,7 +112,9 @@ impl Scan<'_> {
         let info = Info::read(&tree)?;
         let (mut found, most) = (Vec::new(), self.volume.options.problems_max);
         let mut left: BTreeMap<u32, Used> = self.quotas.used[file.kind.index()].clone();
-        quota::for_each(&tree, &info, &mut |id, _, record| {
+        let mut slots = HashSet::new();
+        quota::for_each(&tree, &info, &mut |id, slot, record| {
+            slots.insert(slot);
             let used = left.remove(&id).unwrap_or_default();
             let stored = Used { space: record.space.used, inodes: record.inodes.used };
             if stored != used && found.len() <= most {
@@ -123,6 +125,7 @@ impl Scan<'_> {
             }
             Ok(())
         })?;
+        quota::check_leaves(&tree, &slots)?;
         let missing = |(id, used): (u32, Used)| {
             format!("{} {id} has {} bytes and {} inodes, and no record", file.kind, used.space, used.inodes)
         };

@@ -19,6 +19,12 @@ const CHECKSUM_END: usize = CHECKSUM_HI + 2;
 /// Bytes that the checksum covers before those of the inode: its number and its generation.
 const SEEDED: usize = 8;
 
+/// Offsets of the times and of their extra fields: of change, modification, access, creation.
+const TIMES: [(usize, usize); 4] = [(0x0c, 0x84), (0x10, 0x88), (0x08, 0x8c), (0x90, 0x94)];
+
+/// The number that is reserved for a boot loader.
+const BOOT_LOADER: InodeNr = InodeNr::new(5);
+
 /// Offset of the project.
 const PROJECT: usize = 0x9c;
 
@@ -103,6 +109,41 @@ impl<'a> RawInode<'a> {
     #[must_use]
     pub fn extra_isize(&self) -> u16 {
         self.half(BASE_SIZE)
+    }
+
+    /// Where the extra fields of times lie that say 2310 or later: they are of years before 1970, stored as
+    /// old kernels did.
+    pub fn late_times(&self) -> impl Iterator<Item = usize> + 'a {
+        let (bytes, end) = (self.bytes, BASE_SIZE + usize::from(self.extra_isize()));
+        let is_late = move |(time, extra): &(usize, usize)| {
+            let negative = bytes.get(time + 3).is_some_and(|byte| byte & 0x80 != 0);
+            negative && extra + 4 <= end && bytes.get(*extra).is_some_and(|byte| byte & 3 == 3)
+        };
+        TIMES.into_iter().filter(is_late).map(|(_, extra)| extra)
+    }
+
+    /// Whether it is in use in any way, for a number that has no use.
+    #[must_use]
+    pub fn is_in_use(&self, sb: &SuperBlock) -> bool {
+        let counts = [u64::from(self.mode()), u64::from(self.links()), self.size(), self.stored_blocks(sb)];
+        let others = [u64::from(self.flags().bits()), self.file_acl()];
+        counts.iter().chain(&others).any(|field| *field != 0) || self.block().iter().any(|byte| *byte != 0)
+    }
+
+    /// Whether a reserved inode without a task is as it may be: not in use, or, for the one of a boot loader
+    /// and for a journal that the volume no longer uses, a file.
+    #[must_use]
+    pub fn is_fit_for_nothing(&self, nr: InodeNr, sb: &SuperBlock) -> bool {
+        let may_be_file = nr == BOOT_LOADER || nr.get() == sb.raw().s_journal_inum.get();
+        let is_file = self.kind() == Some(Kind::File) && self.links() > 0;
+        !self.is_in_use(sb) || is_file && may_be_file
+    }
+
+    /// Whether the list of bad blocks has a field that it can't have.
+    #[must_use]
+    pub fn is_odd_bad_blocks(&self, sb: &SuperBlock) -> bool {
+        let owned = self.raw.i_uid.get() != 0 || self.file_acl() != 0;
+        owned || self.mode() != 0 || self.links() != 0 || self.stored_blocks(sb) & 1 != 0
     }
 
     /// The owner.

@@ -40,7 +40,7 @@ fn walk(device: &dyn Device, options: &Options) -> Result<Option<Report>, Error>
     if clusters > CLUSTERS_MAX {
         return Err(Error::TooLarge(clusters));
     }
-    let dirs = Format::of(&sb).ok();
+    let dirs = Format::of(&sb).or_else(|_| Format::of(&with_usual_hash(&sb))).ok();
     let mut volume = Volume { device, sb, dirs, options: *options };
     // Each thread has a table of all groups, and nothing to do if there are fewer groups.
     let groups = usize_of(volume.geometry().groups());
@@ -131,4 +131,11 @@ impl Scan<'_> {
             self.report.leave(format!("what belongs to {}", unknown.join(", ")));
         }
     }
+}
+
+/// A superblock whose default hash is known: it only counts for indexes to come.
+fn with_usual_hash(sb: &SuperBlock) -> SuperBlock {
+    let mut raw = *sb.raw();
+    raw.s_def_hash_version = 1;
+    SuperBlock::from_raw(raw).unwrap_or_else(|_| sb.clone())
 }

@@ -33,6 +33,9 @@ impl Scan<'_> {
         let mapped = self.map(nr, slot, true)?;
         self.check_block_count(nr, slot, found, mapped.held.clusters);
         let mut block = self.buffer();
+        if size < u64_of(BLOCK_BYTES) {
+            self.tell_inode(nr, format!("a target of {size} bytes lies in the inode, not in a block"));
+        }
         if mapped.end != 1 || mapped.unwritten {
             self.tell_inode(nr, "the target of a symbolic link fills one block");
         } else if self.read_file_block(&mapped.runs, 0, &mut block)? {

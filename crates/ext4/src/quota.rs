@@ -29,7 +29,7 @@ mod tests;
 pub use build::build;
 pub use edit::{insert, remove};
 pub use info::Info;
-pub use lookup::{Slot, for_each, lookup};
+pub use lookup::{Slot, check_leaves, for_each, lookup};
 pub use record::{Record, Resource};
 pub use rehearsal::check_insert;
 

@@ -119,12 +119,16 @@ impl Work<'_> {
                 let named = |attr: &&Attr| !in_block || attr.name.index() != Index::NONE;
                 let kept: Vec<Attr> = distinct(all.iter().filter(named).cloned().collect());
                 let hashed = area.entries().all(|entry| has_right_hash(&entry, in_block));
+                let strays = area.has_stray_values();
+                if strays {
+                    self.mended(What::Attributes, place, "an empty value was said to lie outside");
+                }
                 if kept.len() < all.len() {
                     self.lost(What::Attributes, place, "attributes without a name or there twice: removed");
                 } else if !hashed {
                     self.mended(What::Attributes, place, "the hashes of its attributes are made right");
                 }
-                let sound = hashed && kept.len() == all.len();
+                let sound = hashed && !strays && kept.len() == all.len();
                 (kept, sound)
             }
             Err(corrupt) => {
@@ -166,7 +170,7 @@ impl Work<'_> {
         }
         let free = self.used.claim(cluster..cluster + 1).is_none();
         if !free {
-            self.mended(What::SharedBlock, place, "its attribute block belongs to something else: copied");
+            self.mended(What::SharedBlock, place, "its attribute block belongs to something else");
             self.attributes.homeless.push((slot.nr, bytes));
             slot.set_acl(0);
             return Ok(());
@@ -309,8 +313,8 @@ impl Work<'_> {
     /// Gives an inode an attribute block of its own.
     fn house(&mut self, nr: InodeNr, bytes: Vec<u8>) -> Result<(), Error> {
         let Some(bytes) = self.sound_block(bytes, Place::Inode(nr)) else { return Ok(()) };
-        let (Some(mut slot), Some(cluster)) = (self.slot(nr)?, self.take_cluster()) else {
-            self.lost(What::Attributes, Place::Inode(nr), "no space for a copy of its attribute block");
+        let (Some(mut slot), Some(cluster)) = (self.slot(nr)?, self.take_for_copy()) else {
+            self.lost(What::Attributes, Place::Inode(nr), "it gets no copy of its attribute block");
             return Ok(());
         };
         let block = self.geometry().cluster_start(cluster);

@@ -1,11 +1,13 @@
 //! Blocks with two owners: the first that claims a cluster keeps it, the later one gets a copy.
 //!
-//! Claims are made while inodes are read, in ascending order, after the volume's own metadata. Copies are
-//! made afterwards, when it is known which clusters are free. Where no cluster is left the later owner loses
-//! what it shares.
+//! Claims are made while inodes are read, after the volume's own metadata: first by inodes whose map is sound
+//! and as large as they count, then by the others, each in ascending order; one broken extent may reach over
+//! half of the volume. Copies are
+//! made afterwards, when it is known which clusters are free. Where no cluster is left, or copies are not
+//! wanted, the later owner loses what it shares.
 
 use crate::maps::Map;
-use crate::report::Error;
+use crate::report::{Duplicates, Error};
 use crate::slot::Slot;
 use crate::store_map::one_block;
 use crate::work::Work;
@@ -13,7 +15,7 @@ use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, InodeNr};
+use hectare_units::{BlockNr, ClusterNr, InodeNr};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an inode claimed that belonged to something else.
@@ -112,6 +114,15 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// A cluster for a copy of one that belongs to something else, too; `None` without space, or if there are
+    /// to be no copies.
+    pub(crate) fn take_for_copy(&mut self) -> Option<ClusterNr> {
+        match self.options.duplicates {
+            Duplicates::Clone => self.take_cluster(),
+            Duplicates::Delete => None,
+        }
+    }
+
     /// Moves the clusters that belong to something else.
     fn relocate(&mut self, slot: &Slot, map: &mut Map, conflict: &Conflict) -> Result<(), Error> {
         let (shift, ratio) =
@@ -131,7 +142,7 @@ impl Work<'_> {
                     kept.push(one_block(logical, old, extent.unwritten));
                     continue;
                 }
-                let place = *places.entry(cluster).or_insert_with(|| self.take_cluster());
+                let place = *places.entry(cluster).or_insert_with(|| self.take_for_copy());
                 let Some(place) = place else {
                     cut += 1;
                     continue;
@@ -152,8 +163,11 @@ impl Work<'_> {
             self.mended(What::SharedBlock, place, text);
         }
         if cut > 0 {
-            let text =
-                format!("{cut} of its blocks belong to something else, and there is no space to copy them");
+            let why = match self.options.duplicates {
+                Duplicates::Clone => "there is no space to copy them",
+                Duplicates::Delete => "it gives them up",
+            };
+            let text = format!("{cut} of its blocks belong to something else, and {why}");
             self.lost(What::SharedBlock, place, text);
         }
         Ok(())

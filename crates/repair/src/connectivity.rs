@@ -47,7 +47,7 @@ impl Work<'_> {
             }
             let shown = String::from_utf8_lossy(&name).into_owned();
             self.lost(What::Tree, Place::Inode(InodeNr::new(nr)), format!("it has no name: {folder}{shown}"));
-            entries.push(Stored { name, inode: nr, file_type: self.type_code(Some(kind)) });
+            entries.push(Stored { name, inode: nr, file_type: self.type_code(Some(kind)), hash: None });
             if kind == Kind::Directory
                 && let Some(child) = self.slot(InodeNr::new(nr))?
             {
@@ -85,6 +85,7 @@ impl Work<'_> {
             name: LOST_FOUND.to_vec(),
             inode,
             file_type: self.type_code(Some(Kind::Directory)),
+            hash: None,
         });
         if let Some(info) = self.inodes.get_mut(&inode) {
             info.refs = 1;

@@ -5,6 +5,8 @@
 //! broken, or holds entries that can't stay, is written anew.
 
 use crate::directory_content::{Content, Stored};
+use crate::hashed_directory::{self, is_hashed};
+use crate::maps::Map;
 use crate::report::Error;
 use crate::slot::Slot;
 use crate::work::{Info, Work};
@@ -150,7 +152,9 @@ impl Work<'_> {
         for stored in &content.entries {
             let mut entry = stored.clone();
             let shown = stored.name.escape_ascii().to_string();
-            if let Some(reason) = self.why_not(slot.nr, &entry, encrypted) {
+            let no_hash = is_hashed(slot) && entry.hash.is_none();
+            let reason = no_hash.then(|| "has no hash".to_owned());
+            if let Some(reason) = reason.or_else(|| self.why_not(slot.nr, &entry, encrypted)) {
                 changes.lost.push(format!("\"{shown}\" {reason}: removed"));
                 continue;
             }
@@ -273,7 +277,7 @@ impl Work<'_> {
         Some(Format { opaque_names: encrypted, folding, ..format })
     }
 
-    /// Writes a directory with these entries, where its blocks are as far as they suffice.
+    /// Writes a directory with these entries, elsewhere if there is space.
     pub(crate) fn write_directory(
         &mut self,
         slot: &mut Slot,
@@ -284,8 +288,8 @@ impl Work<'_> {
         if slot.has(InodeFlags::INLINE_DATA) && self.write_inline(slot, entries, parent)? {
             return Ok(());
         }
-        if slot.has(InodeFlags::CASEFOLD) && slot.has(InodeFlags::ENCRYPT) {
-            return Ok(()); // its records have hashes that only the key gives
+        if is_hashed(slot) {
+            return self.write_hashed(slot, entries, parent);
         }
         let Some(format) = self.format_of(slot) else { return Ok(()) };
         let mut map = self.read_map(slot)?;
@@ -297,7 +301,7 @@ impl Work<'_> {
                 continue;
             };
             let blocks = built.blocks.len() / format.block_size.len();
-            if !self.allot(slot, &mut map, blocks)? {
+            if !self.allot_anew(slot, &mut map, blocks)? {
                 if !index && count > 0 {
                     count = 0;
                     self.lost(What::Directory, place, "no space for its entries");
@@ -307,14 +311,45 @@ impl Work<'_> {
             let clusters = self.map_clusters(&map) + extra;
             self.set_block_count(slot, clusters);
             slot.set_flag(InodeFlags::INDEX, built.indexed);
-            let places = map.extents.iter().flat_map(|extent| {
-                (0..u64::from(extent.len)).map(|i| BlockNr::new(extent.physical.get() + i))
-            });
-            for (at, bytes) in places.zip(built.blocks.chunks_exact(format.block_size.len())) {
-                self.put_block(at, bytes)?;
-            }
+            self.put_blocks(&map, &built.blocks)?;
             return self.put_slot(slot);
         }
+        self.put_slot(slot)
+    }
+
+    /// Writes the content of a directory to where its map leads.
+    fn put_blocks(&self, map: &Map, bytes: &[u8]) -> Result<(), Error> {
+        let places = map
+            .extents
+            .iter()
+            .flat_map(|extent| (0..u64::from(extent.len)).map(|i| BlockNr::new(extent.physical.get() + i)));
+        for (at, block) in places.zip(bytes.chunks_exact(self.geometry().block_size.len())) {
+            self.put_block(at, block)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a directory whose records hold hashes.
+    fn write_hashed(&mut self, slot: &mut Slot, entries: &[Stored], parent: InodeNr) -> Result<(), Error> {
+        let Some(format) = self.format_of(slot) else { return Ok(()) };
+        let size = self.geometry().block_size.len();
+        let mut bytes = hashed_directory::build(entries, slot.nr, parent, size, format.checksums);
+        let mut map = self.read_map(slot)?;
+        let extra = self.extra_clusters(slot)?;
+        if !self.allot_anew(slot, &mut map, bytes.len() / size)? {
+            self.lost(What::Directory, Place::Inode(slot.nr), "no space for its entries");
+            return self.put_slot(slot);
+        }
+        let clusters = self.map_clusters(&map) + extra;
+        self.set_block_count(slot, clusters);
+        slot.set_flag(InodeFlags::INDEX, false);
+        let seed = self.sb.seed().map(|seed| seed.inode(slot.nr, slot.view().raw.i_generation.get()));
+        for (logical, block) in (0..).zip(bytes.chunks_exact_mut(size)) {
+            let place = Place::FileBlock(slot.nr, LogicalBlock::new(logical));
+            // Each has a place for its checksum.
+            let _ = dir::set_checksum(block, &format, seed, LogicalBlock::new(logical), false, place);
+        }
+        self.put_blocks(&map, &bytes)?;
         self.put_slot(slot)
     }
 

@@ -4,6 +4,7 @@
 //! reading goes on at the first place from which sound records lead to the end of the block. Index blocks
 //! need no special treatment: to a reader of records they are empty.
 
+use crate::hashed_directory::{NameHash, hash_of, is_hashed};
 use crate::maps::Map;
 use crate::report::Error;
 use crate::slot::Slot;
@@ -23,6 +24,8 @@ pub(crate) struct Stored {
     pub(crate) name: Vec<u8>,
     pub(crate) inode: u32,
     pub(crate) file_type: u8,
+    /// The hash behind the name, in a directory that has them.
+    pub(crate) hash: Option<NameHash>,
 }
 
 /// What a directory holds.
@@ -56,7 +59,7 @@ impl Work<'_> {
             for i in 0..extent.len {
                 let at = u64::from(extent.logical.get()) + u64::from(i);
                 let block = self.block(BlockNr::new(extent.physical.get() + u64::from(i)))?;
-                self.read_records(&block, at == 0, encrypted, &mut content);
+                self.read_records(&block, at == 0, (encrypted, is_hashed(slot)), &mut content);
             }
         }
         if content.dot != slot.nr.get() {
@@ -78,7 +81,13 @@ impl Work<'_> {
         }
     }
 
-    fn read_records(&self, block: &[u8], first: bool, encrypted: bool, content: &mut Content) {
+    fn read_records(
+        &self,
+        block: &[u8],
+        first: bool,
+        (encrypted, hashed): (bool, bool),
+        content: &mut Content,
+    ) {
         let mut at_start = first;
         let add = |content: &mut Content, record: &Record<'_>, at_start: bool| {
             if at_start && record.at == 0 && record.name == b"." {
@@ -90,6 +99,11 @@ impl Work<'_> {
                     name: record.name.to_vec(),
                     inode: record.inode,
                     file_type: record.file_type,
+                    hash: if hashed {
+                        hash_of(block, record.at, record.name.len(), block.len())
+                    } else {
+                        None
+                    },
                 });
             }
         };
@@ -173,6 +187,7 @@ impl Work<'_> {
                         name: record.name.to_vec(),
                         inode: record.inode,
                         file_type: record.file_type,
+                        hash: None,
                     }),
                     Ok(_) => {}
                     Err(byte) => {
@@ -182,6 +197,7 @@ impl Work<'_> {
                             name: record.name.to_vec(),
                             inode: record.inode,
                             file_type: record.file_type,
+                            hash: None,
                         }));
                     }
                 }

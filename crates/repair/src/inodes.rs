@@ -15,7 +15,8 @@ use hectare_ext4::extent::raw::MAGIC;
 use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::{GroupNr, InodeNr, high32, low16, low32};
+use hectare_ext4::map::MapKind;
+use hectare_units::{GroupNr, InodeNr, high32, low16, low32, u64_of};
 
 /// Flags that no volume uses.
 const ODD_FLAGS: u32 = 0x8d40_0000;
@@ -38,6 +39,7 @@ impl Work<'_> {
     /// Mends every inode that may be in use, and claims what it holds.
     pub(crate) fn mend_inodes(&mut self) -> Result<(), Error> {
         self.note_tasks()?;
+        self.first_pass = true;
         let lazy = self.sb.features().group_checksums();
         let per_group = self.geometry().inodes_per_group;
         for group in (0..self.geometry().groups()).map(GroupNr::new) {
@@ -53,6 +55,13 @@ impl Work<'_> {
                 }
             }
         }
+        self.first_pass = false;
+        for nr in std::mem::take(&mut self.suspicious) {
+            if let Some(slot) = self.slot(nr)? {
+                self.inode(slot)?;
+            }
+        }
+        self.order.note_held(self.sb.geometry(), &self.used);
         Ok(())
     }
 
@@ -71,9 +80,18 @@ impl Work<'_> {
         if role == Role::Task {
             return Ok(());
         }
+        if role == Role::Reserved && !slot.view().is_fit_for_nothing(slot.nr, &self.sb) {
+            self.lost(What::Inode, place, "a reserved inode is in use, and has no use: cleared");
+            slot.clear();
+            return self.put_slot(&mut slot);
+        }
         let (links, mode, dtime) = (slot.view().links(), slot.view().mode(), slot.view().dtime());
         if links == 0 && (mode == 0 || dtime != 0) {
             return self.end_unused(slot);
+        }
+        if self.first_pass && self.is_suspicious(&slot)? {
+            self.suspicious.push(slot.nr);
+            return Ok(());
         }
         if self.is_garbage(&slot) {
             self.lost(What::Inode, place, "it is no inode but something else: cleared");
@@ -84,14 +102,10 @@ impl Work<'_> {
             self.mended(What::Inode, place, "it has links and a time of deletion, which is cleared");
             slot.raw().i_dtime = 0.into();
         }
-        if role == Role::Reserved && slot.kind() != Some(Kind::File) {
-            self.lost(What::Inode, place, "a reserved inode is in use: cleared");
-            slot.clear();
-            return self.put_slot(&mut slot);
-        }
         self.mend_fields(&mut slot);
         let kind = self.mend_kind(&mut slot)?;
         self.mend_flags(&mut slot, kind);
+        self.mend_block_map(&mut slot, kind);
         let found = self.mend_attributes(&mut slot)?;
         let lives = match kind {
             Kind::File => self.mend_file(&mut slot, &found)?,
@@ -130,7 +144,7 @@ impl Work<'_> {
     /// An inode that is not in use needs a time of deletion, and a right checksum.
     fn end_unused(&mut self, mut slot: Slot) -> Result<(), Error> {
         let dtime = slot.view().dtime();
-        if slot.view().mode() != 0 && (1..self.listed_dtime_end()).contains(&dtime) {
+        if (1..self.listed_dtime_end()).contains(&dtime) {
             self.mended(What::Orphans, Place::Inode(slot.nr), "it was in a lost orphan list: deleted");
             slot.raw().i_dtime = self.options.now.into();
         }
@@ -144,6 +158,17 @@ impl Work<'_> {
         let (inodes, made) = (raw.s_inodes_count.get(), raw.s_mkfs_time.get());
         let early = raw.s_wtime.get() < inodes || (made != 0 && made < inodes);
         if early { 0 } else { inodes }
+    }
+
+    /// Whether its map is broken, or holds other than it counts: others with claims come first.
+    fn is_suspicious(&self, slot: &Slot) -> Result<bool, Error> {
+        let mapped = matches!(slot.kind(), Some(Kind::File | Kind::Directory | Kind::Symlink));
+        if !mapped || slot.has(InodeFlags::INLINE_DATA) || slot.is_fast_symlink() {
+            return Ok(!mapped && slot.kind().is_none());
+        }
+        let map = self.read_map(slot)?;
+        let count = self.stored_count(slot, self.map_clusters(&map) + self.extra_clusters(slot)?);
+        Ok(map.broken.is_some() || slot.view().stored_blocks(&self.sb) != count)
     }
 
     /// Whether so much contradicts that it never was an inode.
@@ -193,10 +218,34 @@ impl Work<'_> {
         }
         let room = self.geometry().inode_size - 128;
         let extra = slot.view().extra_isize();
-        if room > 0 && extra != 0 && (extra < 4 || u32::from(extra) > room || !extra.is_multiple_of(4)) {
+        // Content inside the inode needs room for its attribute.
+        let none = extra == 0 && !slot.has(InodeFlags::INLINE_DATA);
+        if room > 0 && !none && (extra < 4 || u32::from(extra) > room || !extra.is_multiple_of(4)) {
             let want = self.sb.want_extra_isize();
             self.mended(What::Inode, place, format!("its extra size was {extra}, now {want}"));
             slot.set_extra_isize(want);
+        }
+        let late: Vec<usize> = slot.view().late_times().collect();
+        if !late.is_empty() {
+            self.mended(What::Inode, place, "times of 2310 or later are made those before 1970");
+            late.into_iter().for_each(|at| slot.bytes[at] &= !3);
+        }
+    }
+
+    /// A volume with bigalloc has no block maps: what looks like one is none.
+    fn mend_block_map(&mut self, slot: &mut Slot, kind: Kind) {
+        let outside = !slot.has(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA);
+        let mapped = matches!(kind, Kind::File | Kind::Directory) && outside;
+        let bigalloc = self.sb.features().ro_compat.contains(RoCompat::BIGALLOC);
+        if mapped
+            && bigalloc
+            && slot.nr >= self.sb.first_inode()
+            && slot.block().iter().any(|byte| *byte != 0)
+        {
+            let text = "it has a block map, which a volume with bigalloc can't have: emptied";
+            self.lost(What::Map, Place::Inode(slot.nr), text);
+            slot.set_flag(InodeFlags::EXTENTS, true);
+            slot.raw().i_block = MapKind::Extents.empty_root();
         }
     }
 
@@ -313,7 +362,7 @@ impl Work<'_> {
         let place = Place::Inode(slot.nr);
         if map.loses {
             // What lies far behind the end in a broken map was never part of the file.
-            map.cut(map.end().min(slot.view().size().div_ceil(1 << bits).max(1)));
+            map.cut(map.end().min(self.blocks_of(slot).max(1)));
         }
         let mut cut = map.loses.then(|| map.end());
         if let Some(end) = self.accounted_end(slot, &map, found) {
@@ -322,7 +371,7 @@ impl Work<'_> {
             map.cut(end);
         }
         if self.truncated.contains(&slot.nr.get()) {
-            let end = slot.view().size().div_ceil(1 << bits);
+            let end = self.blocks_of(slot);
             cut = (map.end() > end).then_some(end);
             map.cut(end);
         }
@@ -353,7 +402,7 @@ impl Work<'_> {
     /// Where a map is to be cut because both size and block count say that it ends there: then an extent is
     /// longer than it was.
     fn accounted_end(&self, slot: &Slot, map: &Map, found: &Found) -> Option<u64> {
-        let end = slot.view().size().div_ceil(u64::from(self.geometry().block_size.get()));
+        let end = self.blocks_of(slot);
         if map.end() <= end || slot.has(InodeFlags::VERITY) {
             return None;
         }
@@ -362,6 +411,11 @@ impl Work<'_> {
         let mut shorter = Map { extents: map.extents.clone(), nodes: map.nodes.clone(), ..Map::default() };
         shorter.cut(end);
         (count(map) != stored && count(&shorter) == stored).then_some(end)
+    }
+
+    /// The blocks that its size takes.
+    fn blocks_of(&self, slot: &Slot) -> u64 {
+        slot.view().size().div_ceil(u64::from(self.geometry().block_size.get()))
     }
 
     fn note_large_file(&mut self, slot: &Slot) {
@@ -400,9 +454,11 @@ impl Work<'_> {
             self.set_block_count(slot, found.clusters());
             return Ok(true);
         }
-        let map = self.read_map(slot)?;
+        let mut map = self.read_map(slot)?;
+        let cut = map.loses.then(|| map.end().min(self.blocks_of(slot).max(1)));
+        cut.into_iter().for_each(|end| map.cut(end));
         self.tell_map(slot, &map);
-        self.claim_map(slot, &map, found.clusters(), None);
+        self.claim_map(slot, &map, found.clusters(), cut);
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
         Ok(true)
@@ -417,6 +473,10 @@ impl Work<'_> {
             slot.set_flag(flags, false);
             slot.raw().i_block[16..].fill(0);
         }
+        if slot.has(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            self.mended(What::Inode, place, "a device, pipe or socket was immutable or append-only");
+            slot.set_flag(InodeFlags::IMMUTABLE | InodeFlags::APPEND, false);
+        }
         if slot.view().size() != 0 {
             self.mended(What::Inode, place, "a device, pipe or socket has no size, which is cleared");
             slot.set_size(0);
@@ -430,9 +490,14 @@ impl Work<'_> {
         let room = 60 + found.inline.unwrap_or(0);
         let size = slot.view().size();
         if size > room {
-            let text = format!("its size was {size}, there is room for {room} bytes");
+            // Of a file the content says where it may have ended.
+            let tail = self.inline_tail(slot).unwrap_or_default();
+            let content = [&slot.block()[..], &tail].concat();
+            let len = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| u64_of(last) + 1);
+            let len = if slot.kind() == Some(Kind::File) { len.min(room) } else { room };
+            let text = format!("its size was {size}, there is room for {room} bytes: now {len}");
             self.mended(What::Inode, Place::Inode(slot.nr), text);
-            slot.set_size(room);
+            slot.set_size(len);
         }
     }
 

@@ -120,6 +120,7 @@ impl Work<'_> {
 
     /// What the log held is in its place: the superblock is read again.
     fn finish_replay(&mut self, recovery: &Recovery) -> Result<(), Error> {
+        self.order.note_journal(recovery.superblock_offset());
         self.mended(What::Journal, Place::Volume, format!("replayed: {} blocks", recovery.blocks().len()));
         let mut bytes = [0; SIZE];
         self.device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
@@ -150,8 +151,15 @@ impl Work<'_> {
             && !map.extents.iter().any(|extent| extent.unwritten);
         let fits = blocks >= BLOCKS_MIN && map.end() >= blocks;
         if sound && whole && fits {
-            let clusters = self.map_clusters(&map);
-            self.set_block_count(&mut slot, clusters);
+            self.mend_plain_fields(&mut slot, &map);
+            if slot.view().links() == 0 {
+                self.mended(What::Journal, place, "it has one link, and counted none");
+                slot.raw().i_links_count = 1.into();
+            }
+            if slot.view().size() != blocks << self.geometry().block_size.shift() {
+                self.mended(What::Journal, place, format!("its size is made that of {blocks} blocks"));
+                slot.set_size(blocks << self.geometry().block_size.shift());
+            }
             if self.suspects.has(What::Journal) {
                 self.mended(What::Journal, place, "its superblock is made anew");
                 self.write_journal_superblock(&map, low32(blocks))?;

@@ -4,7 +4,8 @@
 //! subject, and makes each structure sound from what is left of it; then `hectare-check` judges the overlay,
 //! and its findings decide what the next round looks at more closely. Only a volume that the check finds
 //! sound is handed back, and the caller writes it with [`write_out`], which keeps what was there in an undo
-//! file. There is a bound on rounds; beyond it the volume stays as it was and the first problem is named.
+//! file; one that was interrupted begins again from that ([`Staged::resumed`]). There is a bound on rounds;
+//! beyond it the volume stays as it was and the first problem is named.
 //!
 //! A round, in order: superblock and journal ([`superblock`], [`journal`]), group descriptors ([`groups`]),
 //! orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`], [`maps`]), blocks
@@ -23,9 +24,8 @@
 //! Hazards: a map is read in the same way whenever it is read, so that what was claimed is what is written.
 //! Memory holds the overlay and some bytes for each inode in use.
 //!
-//! What this is not: it reads no content of files and does not find out whether it is damaged; it does not look for
-//! inodes outside of inode tables, replays no journal on another device, and leaves directories that are both
-//! encrypted and casefolded as they are.
+//! What this is not: it reads no content of files and does not find out whether it is damaged; it does not
+//! look for inodes outside of inode tables, and replays no journal on another device.
 
 mod attributes;
 mod bitmaps;
@@ -34,25 +34,33 @@ mod connectivity;
 mod directories;
 mod directory_content;
 mod groups;
+mod hashed_directory;
 mod inodes;
 mod journal;
 mod links;
 mod maps;
+mod order;
 mod orphans;
 mod quotas;
 mod report;
 mod reserved;
 mod round;
 mod slot;
+mod staged;
 mod store_map;
 mod superblock;
 mod symlinks;
 mod undo;
+mod undo_file;
 mod work;
+mod write_out;
 
-pub use report::{Error, Mend, Options, Repaired};
-pub use undo::{UndoError, undo, write_out};
+pub use order::Order;
+pub use report::{Duplicates, Error, Mend, Options, Repaired};
+pub use staged::Staged;
+pub use undo::{UndoError, undo};
 pub use work::Overlay;
+pub use write_out::write_out;
 
 use std::sync::Arc;
 

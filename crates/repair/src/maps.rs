@@ -110,6 +110,9 @@ impl Walk<'_> {
             self.map.blame(true, format!("its extent tree claims {depth} levels"));
             return Ok(());
         }
+        if depth > 0 && header.eh_entries.get() == 0 {
+            self.map.blame(false, format!("its extent tree has {depth} levels and no entries"));
+        }
         if depth > extent::DEPTH_MAX {
             self.map.blame(false, format!("its extent tree has {depth} levels"));
         }

@@ -11,7 +11,7 @@ use hectare_ext4::inode::InodeFlags;
 use hectare_ext4::quota::{self, BLOCK_BYTES, Block, BlockIndex, Info, Kind, QuotaRead, Record};
 use hectare_ext4::xattr::{Area, ValueRef};
 use hectare_units::{BlockNr, Bytes, InodeNr, LogicalBlock, low32, u64_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Bytes and inodes of each owner.
 type Usage = BTreeMap<u32, (u64, u64)>;
@@ -107,11 +107,14 @@ impl Work<'_> {
         let file = File { work: self, kind, slot, map: self.read_map(slot)? };
         let mut records = BTreeMap::new();
         let Ok(info) = Info::read(&file) else { return Ok((records, false)) };
-        let all = quota::for_each(&file, &info, &mut |id, _, record| {
+        let mut slots = HashSet::new();
+        let all = quota::for_each(&file, &info, &mut |id, slot, record| {
+            slots.insert(slot);
             records.insert(id, record);
             Ok(())
         });
-        Ok((records, all.is_ok()))
+        let sound = all.and_then(|()| quota::check_leaves(&file, &slots)).is_ok();
+        Ok((records, sound))
     }
 
     /// Space and inodes of every owner, by the index of the kind.

@@ -1,5 +1,6 @@
 //! What a repair did, as data, and why one can't be done.
 
+use crate::order::Order;
 use hectare_check::{Problem, What};
 use hectare_ext4::error::{FormatError, Place};
 use std::fmt;
@@ -11,11 +12,23 @@ pub struct Options {
     pub now: u32,
     /// How many rounds of mending and checking there are at most.
     pub rounds_max: u32,
+    /// What becomes of blocks with two owners.
+    pub duplicates: Duplicates,
+}
+
+/// What becomes of blocks with two owners; the first keeps them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Duplicates {
+    /// The other gets a copy.
+    #[default]
+    Clone,
+    /// The other loses them, and has a hole there.
+    Delete,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { now: 1, rounds_max: 6 }
+        Self { now: 1, rounds_max: 6, duplicates: Duplicates::Clone }
     }
 }
 
@@ -39,7 +52,7 @@ impl fmt::Display for Mend {
 }
 
 /// A repair that is finished, in memory.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Repaired {
     /// What was mended, in order; nothing if the volume was sound.
     pub mends: Vec<Mend>,
@@ -47,6 +60,8 @@ pub struct Repaired {
     pub rounds: u32,
     /// What could not be judged, by name.
     pub unchecked: Vec<String>,
+    /// The order in which it is to be written.
+    pub order: Order,
 }
 
 impl Repaired {

@@ -17,7 +17,7 @@ use hectare_ext4::map::MapKind;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::orphan::OrphanBlockMut;
 use hectare_ext4::quota::Kind as QuotaKind;
-use hectare_units::{BlockNr, GroupNr, InodeNr, LogicalBlock, index_of, low32, u64_of, usize_of};
+use hectare_units::{BlockNr, ClusterNr, GroupNr, InodeNr, LogicalBlock, index_of, low32, u64_of, usize_of};
 use std::collections::BTreeSet;
 
 /// The inode of the bad blocks, and of the blocks kept for growing.
@@ -103,7 +103,7 @@ impl Work<'_> {
         let mut clusters: Vec<u64> =
             map.nodes.iter().map(|node| self.geometry().cluster_of(*node).get()).collect();
         for extent in &map.extents {
-            clusters.extend(self.clusters_of(extent).map(hectare_units::ClusterNr::get));
+            clusters.extend(self.clusters_of(extent).map(ClusterNr::get));
         }
         let count = clusters.len();
         clusters.sort_unstable();
@@ -152,13 +152,19 @@ impl Work<'_> {
             self.lost(What::Map, Place::Inode(slot.nr), format!("{text}: the list of bad blocks is cleared"));
             slot.clear();
         } else if !slot.view().is_blank() {
+            if slot.view().is_odd_bad_blocks(&self.sb) {
+                self.mended(What::Inode, Place::Inode(slot.nr), "fields that it can't have are cleared");
+                let raw = slot.raw();
+                (raw.i_mode, raw.i_uid, raw.i_links_count) = (0.into(), 0.into(), 0.into());
+                slot.set_acl(0);
+            }
             self.mend_plain_fields(&mut slot, &map);
         }
         self.put_slot(&mut slot)
     }
 
     /// The fields of an inode with a task whose map is sound.
-    fn mend_plain_fields(&mut self, slot: &mut Slot, map: &Map) {
+    pub(crate) fn mend_plain_fields(&mut self, slot: &mut Slot, map: &Map) {
         if slot.view().dtime() != 0 {
             self.mended(What::Inode, Place::Inode(slot.nr), "its time of deletion is cleared");
             slot.raw().i_dtime = 0.into();
@@ -195,15 +201,8 @@ impl Work<'_> {
     /// Gives a file exactly so many blocks, those it has first; false, and nothing changed, if there is no
     /// space. Sets map, size and count, and does not write the slot.
     pub(crate) fn allot(&mut self, slot: &mut Slot, map: &mut Map, blocks: usize) -> Result<bool, Error> {
-        let shift = self.geometry().cluster_ratio_shift;
-        let need = blocks.div_ceil(1 << shift);
-        let mut seen = BTreeSet::new();
-        let mut clusters: Vec<_> = map
-            .extents
-            .iter()
-            .flat_map(|extent| self.clusters_of(extent))
-            .filter(|c| seen.insert(*c))
-            .collect();
+        let need = blocks.div_ceil(1 << self.geometry().cluster_ratio_shift);
+        let mut clusters = self.data_clusters(map);
         let had = clusters.len();
         while clusters.len() < need {
             let Some(cluster) = self.take_cluster() else {
@@ -213,6 +212,48 @@ impl Work<'_> {
             clusters.push(cluster);
         }
         clusters.drain(need..).collect::<Vec<_>>().into_iter().for_each(|c| self.release_cluster(c));
+        self.lay_in(&clusters, slot, map, blocks)?;
+        Ok(true)
+    }
+
+    /// As [`Work::allot`], but elsewhere, so that what is there holds until the slot is written; only where
+    /// there is no space for that, in the same place.
+    pub(crate) fn allot_anew(
+        &mut self,
+        slot: &mut Slot,
+        map: &mut Map,
+        blocks: usize,
+    ) -> Result<bool, Error> {
+        let need = blocks.div_ceil(1 << self.geometry().cluster_ratio_shift);
+        let mut clusters = Vec::new();
+        while clusters.len() < need {
+            let Some(cluster) = self.take_fresh_cluster() else {
+                clusters.into_iter().for_each(|c| self.release_cluster(c));
+                return self.allot(slot, map, blocks);
+            };
+            clusters.push(cluster);
+        }
+        self.data_clusters(map).into_iter().for_each(|c| self.release_cluster(c));
+        self.lay_in(&clusters, slot, map, blocks)?;
+        Ok(true)
+    }
+
+    /// The clusters that a file's content lies in, once each.
+    fn data_clusters(&self, map: &Map) -> Vec<ClusterNr> {
+        let mut seen = BTreeSet::new();
+        let all = map.extents.iter().flat_map(|extent| self.clusters_of(extent));
+        all.filter(|cluster| seen.insert(*cluster)).collect()
+    }
+
+    /// Gives a file these clusters, in this order.
+    fn lay_in(
+        &mut self,
+        clusters: &[ClusterNr],
+        slot: &mut Slot,
+        map: &mut Map,
+        blocks: usize,
+    ) -> Result<(), Error> {
+        let shift = self.geometry().cluster_ratio_shift;
         let ratio = 1u64 << shift;
         map.extents = clusters
             .iter()
@@ -231,7 +272,7 @@ impl Work<'_> {
         slot.set_size(u64_of(blocks) << self.geometry().block_size.shift());
         let clusters = self.map_clusters(map);
         self.set_block_count(slot, clusters);
-        Ok(true)
+        Ok(())
     }
 
     fn mend_orphan_file(&mut self, task: Task) -> Result<(), Error> {

@@ -1,8 +1,12 @@
 //! The rounds of a repair: mend, check, and again.
 
+use crate::order::Order;
 use crate::report::{Error, Options, Repaired};
 use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
+use hectare_ext4::casefold::Folding;
+use hectare_ext4::feature::RoCompat;
+use hectare_ext4::superblock::SuperBlock;
 use std::sync::Arc;
 
 /// Problems that a check keeps: the ones that a round works on.
@@ -22,7 +26,7 @@ pub(crate) fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaire
         Err(_) => Report::default(),
     };
     loop {
-        let mends = round(device, options, &report)?;
+        let mends = round(device, options, &report, &mut done.order)?;
         done.rounds += 1;
         done.mends.extend(mends);
         report = check(device)?;
@@ -45,11 +49,33 @@ fn check(device: &Arc<Overlay>) -> Result<Report, hectare_check::Error> {
     hectare_check::check(&**device, &CheckOptions { problems_max: PROBLEMS_MAX, ..CheckOptions::default() })
 }
 
+/// Refuses a volume with features that a writer must know.
+fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
+    if let Err(error) = Folding::of(sb) {
+        return Err(Error::Refused(format!("its names can't be read: {error}")));
+    }
+    let known = RoCompat::all() - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
+    let unknown = sb.features().ro_compat.bits() & !known.bits();
+    if unknown == 0 {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "it has unknown features ({unknown:#x}): nobody who does not know them may write"
+    )))
+}
+
 /// Goes through the volume once.
-fn round(device: &Arc<Overlay>, options: &Options, report: &Report) -> Result<Vec<crate::Mend>, Error> {
+fn round(
+    device: &Arc<Overlay>,
+    options: &Options,
+    report: &Report,
+    order: &mut Order,
+) -> Result<Vec<crate::Mend>, Error> {
     let suspects = Suspects::of(report);
     let (sb, mends) = crate::superblock::find(device)?;
+    refuse_unknown(&sb)?;
     let mut work = Work::new(device, sb, *options, suspects, mends)?;
+    work.order = std::mem::take(order);
     work.mend_superblock()?;
     work.replay_journal()?;
     work.read_groups()?;
@@ -66,5 +92,6 @@ fn round(device: &Arc<Overlay>, options: &Options, report: &Report) -> Result<Ve
     work.mend_quotas()?;
     work.write_bitmaps()?;
     work.write_superblock()?;
+    *order = work.order;
     Ok(work.mends)
 }

@@ -13,23 +13,26 @@ use hectare_units::{BlockNr, ClusterNr, LogicalBlock, low32};
 use std::collections::BTreeSet;
 
 impl Work<'_> {
-    /// Writes the map of an inode into its slot and its nodes, which take the blocks of `map.nodes` first.
-    /// The slot itself is not written. Where space ends, so does the file.
+    /// Writes the map of an inode into its slot and into nodes elsewhere, so that the old map holds until the
+    /// slot is written, which this does not do. Only where no space is left do nodes take the blocks of
+    /// `map.nodes`; where that ends, so does the file.
     pub(crate) fn store_map(&mut self, slot: &mut Slot, map: &mut Map) -> Result<(), Error> {
         let extents = slot.has(InodeFlags::EXTENTS);
         map.extents = joined(&map.extents);
-        let mut blocks = self.node_blocks(map);
+        let mut old = self.node_blocks(map);
+        let mut blocks = Vec::new();
         let built = loop {
             let need =
                 self.build(slot, &map.extents, extents, &mut std::iter::repeat(BlockNr::new(1))).nodes.len();
             while blocks.len() < need {
-                let Some(cluster) = self.take_cluster() else { break };
-                blocks.push(self.geometry().cluster_start(cluster));
+                let fresh = self.take_fresh_cluster().map(|cluster| self.geometry().cluster_start(cluster));
+                let Some(block) = fresh.or_else(|| old.pop()).or_else(|| self.take_block()) else { break };
+                blocks.push(block);
             }
             if blocks.len() >= need {
-                for spare in blocks.drain(need..) {
+                for spare in blocks.drain(need..).chain(old.drain(..)) {
                     let cluster = self.geometry().cluster_of(spare);
-                    self.used.release(cluster.get());
+                    self.release_cluster(cluster);
                 }
                 break self.build(slot, &map.extents, extents, &mut blocks.iter().copied());
             }
@@ -45,6 +48,11 @@ impl Work<'_> {
         map.nodes = blocks;
         slot.raw().i_block = built.root;
         Ok(())
+    }
+
+    /// The first block of a free cluster.
+    fn take_block(&mut self) -> Option<BlockNr> {
+        self.take_cluster().map(|cluster| self.geometry().cluster_start(cluster))
     }
 
     /// The blocks of the old map that may be used again: one in each cluster.

@@ -13,9 +13,11 @@ use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::{MAGIC, SIZE, STATE_ERROR, STATE_VALID, SuperBlock};
-use hectare_units::{Bytes, GroupNr, high32, low32, u64_of};
+use hectare_units::{Bytes, GroupNr, InodeNr, high32, low32, u64_of};
 use zerocopy::{FromBytes, IntoBytes};
 
+/// The number that is reserved for a journal.
+const JOURNAL: InodeNr = InodeNr::new(8);
 /// Groups that have backups.
 const BACKUP_GROUPS: [u64; 10] = [1, 3, 5, 7, 9, 25, 27, 49, 81, 125];
 /// How far a device is searched for superblocks.
@@ -26,7 +28,17 @@ pub(crate) fn find(device: &Overlay) -> Result<(SuperBlock, Vec<Mend>), Error> {
     let mut mends = Vec::new();
     let bytes = read(device, SUPERBLOCK_OFFSET)?;
     let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
-        Ok(sb) => return fitted(device, sb, mends),
+        Ok(sb) if is_possible(device, &sb) => return fitted(device, sb, mends),
+        Ok(sb) => match backup(device, None)?.filter(|backup| is_possible(device, backup)) {
+            Some(backup) => {
+                let text = format!("its {} can't be: restored from a backup", sb.geometry().bytes());
+                mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
+                let sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
+                device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+                return fitted(device, sb, mends);
+            }
+            None => return fitted(device, sb, mends),
+        },
         Err(error) => error,
     };
     let mut tell = |text: String| {
@@ -60,13 +72,18 @@ pub(crate) fn find(device: &Overlay) -> Result<(SuperBlock, Vec<Mend>), Error> {
     fitted(device, sb, mends)
 }
 
+/// Whether enough of a volume of this length can be on the device.
+fn is_possible(device: &Overlay, sb: &SuperBlock) -> bool {
+    device.len().get() >= sb.geometry().bytes().get() / 4
+}
+
 /// Makes the device as long as the volume says it is, if only its end is missing.
 fn fitted(device: &Overlay, sb: SuperBlock, mut mends: Vec<Mend>) -> Result<(SuperBlock, Vec<Mend>), Error> {
     let (want, have) = (sb.geometry().bytes(), device.len());
     if want <= have {
         return Ok((sb, mends));
     }
-    if have.get() < want.get() / 4 {
+    if !is_possible(device, &sb) {
         let reason = format!("the volume has {want} bytes, the device only {have}: too little is left of it");
         return Err(Error::Refused(reason));
     }
@@ -167,11 +184,19 @@ fn patched(bytes: &[u8]) -> Option<SuperBlock> {
     let hi = if bit64 { u64::from(raw.s_blocks_count_hi.get()) } else { 0 };
     let blocks = u64::from(raw.s_blocks_count_lo.get()) | hi << 32;
     let groups = blocks.saturating_sub(u64::from(raw.s_first_data_block.get())).div_ceil(per_group);
-    raw.s_inodes_count = low32(groups.checked_mul(u64::from(raw.s_inodes_per_group.get()))?).into();
     if raw.s_rev_level.get() > 0 && raw.s_first_ino.get() < 11 {
         raw.s_first_ino = 11.into();
     }
-    SuperBlock::from_raw(raw).ok()
+    let room = blocks.checked_mul(1 << (10 + raw.s_log_block_size.get().min(6)))?;
+    let by_count = u64::from(raw.s_inodes_count.get()).checked_div(groups)?;
+    // The number in each group counts before that of all, if the tables fit the volume.
+    [u64::from(raw.s_inodes_per_group.get()), by_count].into_iter().find_map(|per_group| {
+        let inodes = groups.checked_mul(per_group)?;
+        let fits = inodes.checked_mul(u64::from(raw.s_inode_size.get()))? <= room;
+        raw.s_inodes_per_group = u32::try_from(per_group).ok().filter(|_| fits)?.into();
+        raw.s_inodes_count = u32::try_from(inodes).ok()?.into();
+        SuperBlock::from_raw(raw).ok()
+    })
 }
 
 impl Work<'_> {
@@ -187,6 +212,7 @@ impl Work<'_> {
 
     /// Fields that contradict each other.
     pub(crate) fn mend_superblock(&mut self) -> Result<(), Error> {
+        self.mend_journal_number();
         let faults = self.sb.faults();
         if faults.is_empty() {
             return Ok(());
@@ -212,14 +238,29 @@ impl Work<'_> {
             if !finds {
                 raw.s_first_meta_bg = descs.into();
             }
-            if raw.s_journal_inum.get() != 0 {
+            let has_journal = features.compat.contains(Compat::HAS_JOURNAL);
+            if !has_journal {
+                raw.s_journal_inum = 0.into();
+            }
+            if raw.s_journal_inum.get() != 0 || !has_journal {
                 raw.s_journal_uuid = [0; 16];
                 raw.s_journal_dev = 0.into();
-            } else if features.compat.contains(Compat::HAS_JOURNAL) && raw.s_journal_uuid == [0; 16] {
+            } else if raw.s_journal_uuid == [0; 16] {
                 raw.s_journal_inum = 8.into();
             }
         });
         Ok(())
+    }
+
+    /// The journal inside has the number that is reserved for it, or one of the volume's.
+    fn mend_journal_number(&mut self) {
+        let (first, last) = (self.sb.first_inode(), self.geometry().inodes_count());
+        let can_be = |nr: InodeNr| nr == JOURNAL || nr >= first && nr.get() <= last;
+        if let Some(nr) = self.sb.journal_inode().filter(|nr| !can_be(*nr)) {
+            let text = format!("its journal was inode {nr}, which can't be: now {JOURNAL}");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_journal_inum = JOURNAL.get().into());
+        }
     }
 
     /// Writes the superblock with the counts, and the backups if they differ in what does not change.

@@ -8,8 +8,8 @@ use crate::work::Work;
 use hectare_check::{What, encrypted_len};
 use hectare_ext4::error::Place;
 use hectare_ext4::inline;
-use hectare_ext4::inode::{Inode, InodeFlags};
-use hectare_units::u64_of;
+use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags};
+use hectare_units::{index_of, u64_of};
 
 impl Work<'_> {
     /// Mends a symbolic link; false if there is no target to be found.
@@ -36,13 +36,22 @@ impl Work<'_> {
             return Ok(false);
         }
         self.tell_map(slot, &map);
+        let mut target = self.block(map.extents[0].physical)?;
+        if let Some(len) = target_len(slot, &target).filter(|len| *len > 0 && *len < BLOCK_BYTES) {
+            self.mended(What::Inode, place, format!("its target of {len} bytes belongs in the inode"));
+            slot.set_flag(InodeFlags::EXTENTS, false);
+            slot.raw().i_block = [0; BLOCK_BYTES];
+            slot.raw().i_block[..len].copy_from_slice(&target[..len]);
+            slot.set_size(u64_of(len));
+            self.set_block_count(slot, found.clusters());
+            return Ok(true);
+        }
         if whole > 1 {
             self.mended(What::Map, place, "the target of a symbolic link fills one block");
         }
         self.claim_map(slot, &map, found.clusters(), (whole > 1).then_some(1));
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
-        let mut target = self.block(map.extents[0].physical)?;
         if let Some(last) = target.last_mut()
             && *last != 0
             && !slot.has(InodeFlags::ENCRYPT)
@@ -126,10 +135,7 @@ impl Work<'_> {
     /// Makes the size the length of the target; false if that is nothing.
     fn fit_target(&mut self, slot: &mut Slot, target: &[u8]) -> bool {
         let (place, size) = (Place::Inode(slot.nr), slot.view().size());
-        let len = match slot.has(InodeFlags::ENCRYPT) {
-            true => encrypted_len(target).unwrap_or(0),
-            false => u64_of(target.iter().position(|byte| *byte == 0).unwrap_or(target.len())),
-        };
+        let len = u64_of(target_len(slot, target).unwrap_or(0));
         if len == size && len > 0 {
             return true;
         }
@@ -140,5 +146,13 @@ impl Work<'_> {
         self.mended(What::Inode, place, format!("its size was {size}, its target has {len} bytes"));
         slot.set_size(len);
         true
+    }
+}
+
+/// How long a target is; `None` of ciphertext that is none.
+fn target_len(slot: &Slot, target: &[u8]) -> Option<usize> {
+    match slot.has(InodeFlags::ENCRYPT) {
+        true => encrypted_len(target).map(index_of),
+        false => Some(target.iter().position(|byte| *byte == 0).unwrap_or(target.len())),
     }
 }

@@ -1,27 +1,18 @@
-//! Writes a repaired volume out, and takes that back.
+//! Takes back what a repair wrote.
 //!
-//! Before the first byte of the device changes, everything that will change is in the undo file, durable,
-//! with checksums of what was there and of what comes. Then the superblock is marked as faulty, the changed
-//! blocks are written, and last the page of the superblock: a power cut leaves the old volume, or one that is marked
-//! and can be taken back or repaired.
+//! Every stretch must be as the repair left it, or as it was before; else the volume was changed since. One
+//! whose repair, or whose taking back, was interrupted may hold anything there, and is known by its
+//! superblock: each of its two sectors is the old one, the new one, or the one with the mark.
 //!
-//! The file: a header of 64 bytes (magic, version, device length before and after, the number of pieces, the
-//! checksum of the header), then for each piece 24 bytes (offset, length, checksums of old and new bytes) and
-//! the old bytes. All numbers are little-endian.
+//! Taking back marks the superblock first as well, and writes the old one last.
 
-use crate::work::Overlay;
-use hectare_device::Device;
+use crate::undo_file::{self, Halves, Header, Piece};
+use hectare_device::{Device, Span};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, STATE_ERROR, SuperBlock};
-use hectare_units::{Bytes, GroupNr, index_of, low32, u64_of};
-use std::io::{Read, Write};
-
-const MAGIC: &[u8; 16] = b"hectare undo 1\n\0";
-const HEADER: usize = 64;
-const PIECE: usize = 24;
-/// The longest piece.
-const PIECE_MAX: usize = 1 << 20;
+use hectare_units::{Bytes, GroupNr, index_of, u64_of};
+use std::io::Read;
 
 /// Why writing out, or taking back, failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,211 +34,121 @@ pub enum UndoError {
     Foreign(u64),
 }
 
-/// A stretch of the device that changes.
-struct Piece {
-    at: u64,
-    old: Vec<u8>,
-    new: Vec<u8>,
-}
-
-/// Writes the changes of an overlay to the device below it. With `undo` what was there goes to that file
-/// first; `sync` makes the file durable.
-///
-/// # Errors
-/// If the device or the file fails; up to the error, what was written is as the module says.
-pub fn write_out<W: Write>(
-    overlay: &Overlay,
-    undo: Option<W>,
-    sync: impl FnOnce() -> std::io::Result<()>,
-) -> Result<u64, UndoError> {
-    let device = overlay.inner();
-    let pieces = pieces(overlay)?;
-    if pieces.is_empty() && overlay.len() == device.len() {
-        return Ok(0);
-    }
-    if let Some(mut file) = undo {
-        file.write_all(&header(device.len(), overlay.len(), pieces.len()))?;
-        for piece in &pieces {
-            file.write_all(&piece_header(piece))?;
-            file.write_all(&piece.old)?;
-        }
-        file.flush()?;
-    }
-    sync()?;
-    if overlay.len() > device.len() {
-        device.resize(overlay.len())?;
-    }
-    mark(&**device)?;
-    let holds_superblock = |piece: &&Piece| piece.at <= SUPERBLOCK_OFFSET.get();
-    for piece in pieces.iter().filter(|piece| !holds_superblock(piece)) {
-        device.write_at(Bytes::new(piece.at), &piece.new)?;
-    }
-    device.flush()?;
-    for piece in pieces.iter().filter(holds_superblock) {
-        device.write_at(Bytes::new(piece.at), &piece.new)?;
-    }
-    device.flush()?;
-    Ok(pieces.iter().map(|piece| u64_of(piece.new.len())).sum())
-}
-
-/// Marks the superblock that is there as faulty, if it is one.
-fn mark(device: &dyn Device) -> Result<(), UndoError> {
-    let mut bytes = [0; SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-    if let Ok(sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
-        device.write_at(SUPERBLOCK_OFFSET, &marked(sb))?;
-        device.flush()?;
-    }
-    Ok(())
-}
-
-/// What differs between an overlay and the device below. The superblock's page comes always, for its mark.
-fn pieces(overlay: &Overlay) -> Result<Vec<Piece>, UndoError> {
-    let device = overlay.inner();
-    let mut list: Vec<Piece> = Vec::new();
-    for span in overlay.changed() {
-        let len = index_of(span.len.get().min(overlay.len().get() - span.at.get()));
-        let (mut old, mut new) = (vec![0; len], vec![0; len]);
-        overlay.read_at(span.at, &mut new)?;
-        let below = index_of(device.len().saturating_sub(span.at).get().min(u64_of(len)));
-        device.read_at(span.at, &mut old[..below])?;
-        if old == new && span.at.get() > SUPERBLOCK_OFFSET.get() {
-            continue;
-        }
-        match list.last_mut() {
-            Some(last)
-                if last.at + u64_of(last.old.len()) == span.at.get()
-                    && last.old.len() < PIECE_MAX
-                    && last.at > SUPERBLOCK_OFFSET.get() =>
-            {
-                last.old.extend(old);
-                last.new.extend(new);
-            }
-            _ => list.push(Piece { at: span.at.get(), old, new }),
-        }
-    }
-    Ok(list)
-}
-
-fn header(before: Bytes, after: Bytes, pieces: usize) -> [u8; HEADER] {
-    let mut bytes = [0; HEADER];
-    bytes[..16].copy_from_slice(MAGIC);
-    bytes[16..24].copy_from_slice(&before.get().to_le_bytes());
-    bytes[24..32].copy_from_slice(&after.get().to_le_bytes());
-    bytes[32..40].copy_from_slice(&u64_of(pieces).to_le_bytes());
-    let sum = crc32c(!0, &bytes[..60]);
-    bytes[60..].copy_from_slice(&sum.to_le_bytes());
-    bytes
-}
-
-fn piece_header(piece: &Piece) -> [u8; PIECE] {
-    let mut bytes = [0; PIECE];
-    bytes[..8].copy_from_slice(&piece.at.to_le_bytes());
-    bytes[8..12].copy_from_slice(&low32(u64_of(piece.old.len())).to_le_bytes());
-    bytes[12..16].copy_from_slice(&crc32c(!0, &piece.old).to_le_bytes());
-    bytes[16..20].copy_from_slice(&crc32c(!0, &piece.new).to_le_bytes());
-    let sum = crc32c(!0, &bytes[..20]);
-    bytes[20..].copy_from_slice(&sum.to_le_bytes());
-    bytes
-}
-
-/// A piece of an undo file.
-struct Old {
-    at: Bytes,
-    bytes: Vec<u8>,
-    new_sum: u32,
-}
-
-/// Puts back what an undo file holds, after verifying that every stretch is as the repair left it, or as it
-/// was before. A volume whose repair was interrupted may hold anything there, and is known by its mark.
+/// Puts back what an undo file holds, and gives the bytes that were.
 ///
 /// # Errors
 /// [`UndoError::Foreign`] and [`UndoError::Broken`] before anything is written; else if the device fails.
 pub fn undo(device: &dyn Device, file: &mut dyn Read) -> Result<u64, UndoError> {
-    let (before, after, pieces) = read_file(file)?;
-    if device.len() != after && device.len() != before {
-        return Err(UndoError::Foreign(device.len().get()));
-    }
-    let interrupted = is_interrupted(device, &pieces)?;
-    for piece in &pieces {
-        let mut found = vec![0; piece.bytes.len()];
-        let there = index_of(device.len().saturating_sub(piece.at).get().min(u64_of(found.len())));
-        device.read_at(piece.at, &mut found[..there])?;
-        if found != piece.bytes && crc32c(!0, &found) != piece.new_sum && !interrupted {
-            return Err(UndoError::Foreign(piece.at.get()));
-        }
+    let (header, pieces) = undo_file::read(file)?;
+    verify(device, &header, &pieces)?;
+    let old = old_superblock(&pieces);
+    let mark = old.as_ref().and_then(marked).or_else(|| marked(&superblock_of(device).ok()?));
+    if let Some(mark) = mark.filter(|_| old.is_some()) {
+        device.write_at(SUPERBLOCK_OFFSET, &mark)?;
+        device.flush()?;
     }
     let mut count = 0;
-    // The superblock comes last, as when it was repaired.
-    for piece in pieces.iter().rev() {
-        let there = index_of(before.saturating_sub(piece.at).get().min(u64_of(piece.bytes.len())));
+    for piece in &pieces {
+        let there = index_of(header.before.saturating_sub(piece.at).get().min(u64_of(piece.old.len())));
         if there > 0 {
-            device.write_at(piece.at, &piece.bytes[..there])?;
+            write_around_superblock(device, piece.at, &piece.old[..there])?;
         }
         count += u64_of(there);
-        if piece.at.get() <= SUPERBLOCK_OFFSET.get() {
-            device.flush()?;
-        }
     }
-    if device.len() != before {
-        device.resize(before)?;
+    device.flush()?;
+    if device.len() != header.before {
+        device.resize(header.before)?;
+    }
+    if let Some(old) = old {
+        device.write_at(SUPERBLOCK_OFFSET, &old)?;
     }
     device.flush()?;
     Ok(count)
 }
 
-/// Whether the superblock is the old one with the mark: then a repair did not come to its end.
-fn is_interrupted(device: &dyn Device, pieces: &[Old]) -> Result<bool, UndoError> {
+/// Writes a stretch without the superblock.
+fn write_around_superblock(device: &dyn Device, at: Bytes, bytes: &[u8]) -> Result<(), UndoError> {
     let start = index_of(SUPERBLOCK_OFFSET.get());
-    let page = pieces.iter().find(|piece| piece.at == Bytes::ZERO);
-    let Some(old) = page.and_then(|piece| piece.bytes.get(start..start + SIZE)) else { return Ok(false) };
-    let mut found = [0; SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut found)?;
-    Ok(SuperBlock::parse(old, Bytes::new(u64::MAX)).is_ok_and(|sb| marked(sb) == found))
+    if at != Bytes::ZERO {
+        return Ok(device.write_at(at, bytes)?);
+    }
+    device.write_at(at, &bytes[..start.min(bytes.len())])?;
+    match bytes.get(start + SIZE..) {
+        Some(rest) => Ok(device.write_at(SUPERBLOCK_OFFSET + Bytes::of(SIZE), rest)?),
+        None => Ok(()),
+    }
 }
 
-/// A superblock with the mark of a volume that is being repaired.
-fn marked(mut sb: SuperBlock) -> [u8; SIZE] {
+/// Refuses a device that an undo file does not fit.
+fn verify(device: &dyn Device, header: &Header, pieces: &[Piece]) -> Result<(), UndoError> {
+    if device.len() != header.after && device.len() != header.before {
+        return Err(UndoError::Foreign(device.len().get()));
+    }
+    if interrupted_by(device, header, pieces)? {
+        return Ok(());
+    }
+    for piece in pieces {
+        let found = padded(device, Span::new(piece.at, Bytes::of(piece.old.len())))?;
+        if found != piece.old && crc32c(!0, &found) != piece.new_sum {
+            return Err(UndoError::Foreign(piece.at.get()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the repair that made an undo file, or its taking back, did not come to its end on a device.
+pub(crate) fn interrupted_by(
+    device: &dyn Device,
+    header: &Header,
+    pieces: &[Piece],
+) -> Result<bool, UndoError> {
+    let Some(old) = old_superblock(pieces) else { return Ok(false) };
+    if device.len() != header.after && device.len() != header.before {
+        return Ok(false);
+    }
+    let (found, old) = (Halves::of(&superblock_of(device)?), Halves::of(&old));
+    let untouched = found == old && header.marked != old;
+    let known = found.are_mixed_of(&[old, header.marked, header.new]);
+    Ok(known && !untouched && found != header.new)
+}
+
+/// The superblock as it was.
+fn old_superblock(pieces: &[Piece]) -> Option<[u8; SIZE]> {
+    let start = index_of(SUPERBLOCK_OFFSET.get());
+    let page = pieces.iter().find(|piece| piece.at == Bytes::ZERO)?;
+    page.old.get(start..start + SIZE)?.first_chunk().copied()
+}
+
+/// The bytes of a stretch; zeros where the device is too short.
+pub(crate) fn padded(device: &dyn Device, span: Span) -> Result<Vec<u8>, UndoError> {
+    let mut bytes = vec![0; index_of(span.len.get())];
+    let there = device.len().saturating_sub(span.at).min(span.len);
+    if there > Bytes::ZERO {
+        device.read_at(span.at, &mut bytes[..index_of(there.get())])?;
+    }
+    Ok(bytes)
+}
+
+/// The bytes where the superblock is.
+pub(crate) fn superblock_of(device: &dyn Device) -> Result<[u8; SIZE], UndoError> {
+    let mut bytes = [0; SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A superblock with the mark of a volume that is being repaired; `None` if it is none.
+pub(crate) fn marked(bytes: &[u8; SIZE]) -> Option<[u8; SIZE]> {
+    let mut sb = SuperBlock::parse(bytes, Bytes::new(u64::MAX)).ok()?;
     sb.set_state(sb.state() | STATE_ERROR);
-    sb.render(GroupNr::new(0))
-}
-
-fn read_file(file: &mut dyn Read) -> Result<(Bytes, Bytes, Vec<Old>), UndoError> {
-    let mut header = [0; HEADER];
-    file.read_exact(&mut header)?;
-    let word = |bytes: &[u8], at: usize| {
-        bytes.get(at..at + 4).and_then(<[u8]>::first_chunk).map_or(0, |b| u32::from_le_bytes(*b))
-    };
-    let long = |bytes: &[u8], at: usize| {
-        bytes.get(at..at + 8).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from_le_bytes(*b))
-    };
-    if &header[..16] != MAGIC || word(&header, 60) != crc32c(!0, &header[..60]) {
-        return Err(UndoError::Broken("its header"));
-    }
-    let mut pieces = Vec::new();
-    for _ in 0..long(&header, 32) {
-        let mut head = [0; PIECE];
-        file.read_exact(&mut head)?;
-        if word(&head, 20) != crc32c(!0, &head[..20]) {
-            return Err(UndoError::Broken("the head of a piece"));
-        }
-        let len = hectare_units::usize_of(word(&head, 8));
-        if len > PIECE_MAX + 4096 {
-            return Err(UndoError::Broken("the length of a piece"));
-        }
-        let mut bytes = vec![0; len];
-        file.read_exact(&mut bytes)?;
-        if crc32c(!0, &bytes) != word(&head, 12) {
-            return Err(UndoError::Broken("the bytes of a piece"));
-        }
-        pieces.push(Old { at: Bytes::new(long(&head, 0)), bytes, new_sum: word(&head, 16) });
-    }
-    Ok((Bytes::new(long(&header, 16)), Bytes::new(long(&header, 24)), pieces))
+    Some(sb.render(GroupNr::new(0)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order::Order;
+    use crate::staged::Staged;
+    use crate::write_out::write_out;
     use hectare_device::MemoryDevice;
     use std::sync::Arc;
 
@@ -261,12 +162,13 @@ mod tests {
     fn written() -> (Arc<dyn Device>, Vec<u8>, Vec<u8>) {
         let before: Vec<u8> = (0..80_000u32).map(|i| hectare_units::low8(u64::from(i % 251))).collect();
         let below: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(&before));
-        let overlay = Overlay::new(Arc::clone(&below));
+        let staged = Staged::new(Arc::clone(&below));
+        let overlay = staged.overlay();
         overlay.write_at(Bytes::new(1024), &[1; 10]).unwrap();
         overlay.write_at(Bytes::new(9000), &[2; 9000]).unwrap();
         overlay.write_at(Bytes::new(79_000), &[3; 1000]).unwrap();
-        let (after, mut file) = (bytes_of(&overlay), Vec::new());
-        write_out(&overlay, Some(&mut file), || Ok(())).unwrap();
+        let (after, mut file) = (bytes_of(&**overlay), Vec::new());
+        write_out(&staged, &Order::default(), 1, Some(&mut file), || Ok(())).unwrap();
         assert!(bytes_of(&*below) == after);
         (below, before, file)
     }

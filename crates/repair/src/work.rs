@@ -1,5 +1,6 @@
 //! The state of a round: the volume on its overlay, what is in use, and what was mended.
 
+use crate::order::Order;
 use crate::report::{Error, Mend, Options};
 use crate::slot::Slot;
 use hectare_check::{Bits, Report, What};
@@ -84,13 +85,19 @@ pub(crate) struct Work<'a> {
     pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
     /// Links whose target is to be written to a block.
     pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
+    /// Whether inodes are read for the first time, when those with a suspicious map are left for later.
+    pub(crate) first_pass: bool,
+    pub(crate) suspicious: Vec<InodeNr>,
     /// Orphans with a name, to be cut to their size.
     pub(crate) truncated: BTreeSet<u32>,
     /// Whether orphans were deleted, whose values then have no users.
     pub(crate) orphans_ended: bool,
     pub(crate) mends: Vec<Mend>,
+    pub(crate) order: Order,
     /// Where the search for free clusters goes on.
     cursor: u64,
+    /// Whether no free cluster is left that was free before.
+    none_fresh: bool,
     /// Whether backups of the superblock and the descriptors are to be written.
     pub(crate) refresh_backups: bool,
 }
@@ -119,10 +126,14 @@ impl<'a> Work<'a> {
             attributes: crate::attributes::Shared::default(),
             tasks: BTreeMap::new(),
             long_links: Vec::new(),
+            first_pass: false,
+            suspicious: Vec::new(),
             truncated: BTreeSet::new(),
             orphans_ended: false,
             mends,
+            order: Order::default(),
             cursor: 0,
+            none_fresh: false,
             refresh_backups,
         })
     }
@@ -190,8 +201,19 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes a free cluster; `None` if there is none.
+    /// Takes a free cluster, if possible one that was free before; `None` if there is none.
     pub(crate) fn take_cluster(&mut self) -> Option<ClusterNr> {
+        self.take_fresh_cluster().or_else(|| self.search(false))
+    }
+
+    /// Takes a free cluster that nothing was in use of before the repair; `None` if there is none.
+    pub(crate) fn take_fresh_cluster(&mut self) -> Option<ClusterNr> {
+        let found = if self.none_fresh { None } else { self.search(true) };
+        self.none_fresh = found.is_none();
+        found
+    }
+
+    fn search(&mut self, fresh: bool) -> Option<ClusterNr> {
         let count = self.geometry().clusters_count().get();
         let reserved = self.geometry().cluster_of(BlockNr::new(u64::from(self.geometry().first_data_block)));
         for _ in 0..2 {
@@ -202,7 +224,8 @@ impl<'a> Work<'a> {
                     continue;
                 }
                 self.cursor += 1;
-                if at > reserved.get() && self.used.claim(at..at + 1).is_none() {
+                let suits = at > reserved.get() && !(fresh && self.order.holds(at));
+                if suits && self.used.claim(at..at + 1).is_none() {
                     return Some(ClusterNr::new(at));
                 }
             }
@@ -215,6 +238,7 @@ impl<'a> Work<'a> {
     pub(crate) fn release_cluster(&mut self, cluster: ClusterNr) {
         self.used.release(cluster.get());
         self.cursor = self.cursor.min(cluster.get());
+        self.none_fresh &= self.order.holds(cluster.get());
     }
 
     /// Whether a group's flag counts: only volumes with group checksums have them.
@@ -225,11 +249,12 @@ impl<'a> Work<'a> {
     /// Takes a free inode number; `None` if there is none.
     pub(crate) fn take_inode(&mut self) -> Result<Option<Slot>, Error> {
         let (first, count) = (self.sb.first_inode().get(), self.geometry().inodes_count());
+        let tasks = self.task_numbers();
         let mut nr = first;
         while nr <= count {
             let Some((group, index)) = self.geometry().inode_slot(InodeNr::new(nr)) else { break };
             let Some(desc) = self.groups.get(group.index()).cloned() else { break };
-            if self.inodes.contains_key(&nr) {
+            if self.inodes.contains_key(&nr) || tasks.contains(&nr) {
                 nr += 1;
                 continue;
             }

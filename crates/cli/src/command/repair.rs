@@ -1,6 +1,6 @@
 //! `hectare repair`.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
@@ -11,12 +11,12 @@ use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_repair::{Error, Mend, Options, Overlay, Repaired, repair, write_out};
+use hectare_repair::{Error, Mend, Options, Repaired, Staged, repair, write_out};
 use hectare_units::{BlockNr, Bytes};
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,9 +54,16 @@ pub(crate) struct Arguments {
     /// The undo file [default: IMAGE.undo-1, or the first number that is free]
     #[arg(long, value_name = "FILE", conflicts_with = "no_undo")]
     undo: Option<PathBuf>,
+    /// The undo file of a repair that was interrupted: what that had changed counts as it was before
+    /// [default: the last IMAGE.undo-N that fits]
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
     /// Make no undo file
     #[arg(long)]
     no_undo: bool,
+    /// What becomes of blocks that two files have, beside the first
+    #[arg(long, value_enum, default_value_t = Duplicates::Clone)]
+    duplicates: Duplicates,
     /// Mend although another machine may use the volume (multiple mount protection): it has crashed
     #[arg(long)]
     ignore_mmp: bool,
@@ -67,6 +74,24 @@ pub(crate) struct Arguments {
     image: PathBuf,
     #[command(flatten)]
     part: Part,
+}
+
+/// What the later owner of a block gets.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Duplicates {
+    /// A copy
+    Clone,
+    /// A hole
+    Delete,
+}
+
+impl From<Duplicates> for hectare_repair::Duplicates {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Clone => Self::Clone,
+            Duplicates::Delete => Self::Delete,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -94,8 +119,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if asks && !std::io::stdin().is_terminal() {
         return Err(failed(&name, "nobody can be asked here: say -n, -p or -y"));
     }
-    let overlay = Arc::new(Overlay::new(opened(arguments, &name)?));
-    let repaired = match repair(&overlay, &Options { now: now(), ..Options::default() }) {
+    let staged = staged(arguments, &name)?;
+    let (now, duplicates) = (staged.now().unwrap_or_else(now), arguments.duplicates.into());
+    let options = Options { now, duplicates, ..Options::default() };
+    let repaired = match repair(staged.overlay(), &options) {
         Ok(repaired) => repaired,
         Err(error @ (Error::Left { .. } | Error::NoSuperblock(_) | Error::Refused(_))) => {
             return Err(ended(format!("{name}: {error}; nothing was written"), LEFT));
@@ -106,7 +133,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         print(&repaired, &name)?;
     }
     let agreed = agree(arguments, &repaired, asks)?;
-    let undo = if agreed && !repaired.mends.is_empty() { write(arguments, &overlay, &name)? } else { None };
+    let writes = agreed && (!repaired.mends.is_empty() || staged.before().is_some());
+    let undo = if writes { write(arguments, &staged, &repaired, options.now, &name)? } else { None };
     tell_end(arguments, &repaired, &name, agreed, undo.as_deref())
 }
 
@@ -121,6 +149,28 @@ fn failed(name: &str, reason: impl Display) -> Failure {
 fn now() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     u32::try_from(since).unwrap_or(u32::MAX)
+}
+
+/// The device, with what an interrupted repair had changed as it was before.
+fn staged(arguments: &Arguments, name: &str) -> Outcome<Staged> {
+    let device = opened(arguments, name)?;
+    let last = || (1..UNDO_FILES_MAX).map(|n| numbered(arguments, n)).take_while(|path| path.exists()).last();
+    let Some(path) = arguments.resume.clone().or_else(last) else { return Ok(Staged::new(device)) };
+    let shown = shown(path.as_os_str().as_bytes());
+    let resumed = File::open(&path).map_err(|error| error.to_string()).and_then(|file| {
+        Staged::resumed(Arc::clone(&device), &mut BufReader::new(file)).map_err(|error| error.to_string())
+    });
+    match resumed {
+        Ok(Some(staged)) => {
+            tell(format_args!("{name}: a repair was interrupted: it begins again with what {shown} holds"));
+            Ok(staged)
+        }
+        Err(reason) if arguments.resume.is_some() => Err(failed(&shown, reason)),
+        Ok(None) if arguments.resume.is_some() => {
+            Err(failed(&shown, format_args!("no repair of {name} that made it was interrupted")))
+        }
+        _ => Ok(Staged::new(device)),
+    }
 }
 
 /// The device, if it may be repaired.
@@ -218,12 +268,38 @@ fn says_yes(question: &str) -> std::io::Result<bool> {
 }
 
 /// Writes the volume, and gives the undo file.
-fn write(arguments: &Arguments, overlay: &Overlay, name: &str) -> Outcome<Option<PathBuf>> {
+fn write(
+    arguments: &Arguments,
+    staged: &Staged,
+    repaired: &Repaired,
+    now: u32,
+    name: &str,
+) -> Outcome<Option<PathBuf>> {
     let undo = if arguments.no_undo { None } else { Some(undo_file(arguments)?) };
     let (path, file) = undo.unzip();
-    let sync = || file.as_ref().map_or(Ok(()), File::sync_all);
-    write_out(overlay, file.as_ref().map(BufWriter::new), sync).map_err(|error| failed(name, error))?;
+    let sync = || match file.as_ref().zip(path.as_ref()) {
+        Some((file, path)) => file.sync_all().and_then(|()| sync_folder(path)),
+        None => Ok(()),
+    };
+    write_out(staged, &repaired.order, now, file.as_ref().map(BufWriter::new), sync)
+        .map_err(|error| failed(name, error))?;
     Ok(path)
+}
+
+/// Makes the name of a file durable.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// The undo file of a number; that of a device node in the current folder, as beside it is no place for a
+/// file.
+fn numbered(arguments: &Arguments, number: u32) -> PathBuf {
+    let in_dev = arguments.image.starts_with("/dev");
+    let own = arguments.image.file_name().filter(|_| in_dev).map(PathBuf::from);
+    let mut path = own.unwrap_or_else(|| arguments.image.clone()).into_os_string();
+    path.push(format!(".undo-{number}"));
+    PathBuf::from(path)
 }
 
 /// Makes the undo file, which must not be there yet.
@@ -236,21 +312,17 @@ fn undo_file(arguments: &Arguments) -> Outcome<(PathBuf, File)> {
         let file = create(path).map_err(|error| refused(path, &error))?;
         return Ok((path.clone(), file));
     }
-    // Beside a device node is no place for a file.
-    let in_dev = arguments.image.starts_with("/dev");
-    let own = arguments.image.file_name().filter(|_| in_dev).map(PathBuf::from);
-    let base = own.unwrap_or_else(|| arguments.image.clone());
-    for number in 1..UNDO_FILES_MAX {
-        let mut path = base.clone().into_os_string();
-        path.push(format!(".undo-{number}"));
-        let path = PathBuf::from(path);
+    for path in (1..UNDO_FILES_MAX).map(|number| numbered(arguments, number)) {
         match create(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(refused(&path, &error)),
         }
     }
-    Err(failed(&shown(base.as_os_str().as_bytes()), "it has too many undo files: --undo names another place"))
+    Err(failed(
+        &shown(arguments.image.as_os_str().as_bytes()),
+        "it has too many undo files: --undo names another place",
+    ))
 }
 
 fn tell_end(

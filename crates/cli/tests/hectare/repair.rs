@@ -68,3 +68,56 @@ fn what_is_no_volume_is_left_alone() {
     assert!(ran.err.contains("nothing was written"), "{}", ran.err);
     assert!(std::fs::read(&image).unwrap() == vec![7; 1 << 20]);
 }
+
+#[test]
+fn blocks_with_two_owners_are_copied_or_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, content) = (folder.path().join("disk.img"), folder.path().join("content"));
+    std::fs::write(&content, vec![b'a'; 3000]).unwrap();
+    let (name, content) = (image.to_str().unwrap(), content.to_str().unwrap());
+    for (how, kept) in [("clone", vec![b'a'; 3000]), ("delete", [vec![0; 1024], vec![b'a'; 1976]].concat())] {
+        let made = mke2fs(&["-t", "ext2", "-b", "1024"], &image, "4M").and_then(|_| {
+            debugfs_write(&image, &[&format!("write {content} a"), &format!("write {content} b")])?;
+            let first = hectare_oracle::debugfs(&image, &["blocks a"])?;
+            let first = first.split_whitespace().next().unwrap_or_default().to_owned();
+            debugfs_write(&image, &[&format!("sif b block[0] {first}")])
+        });
+        if let Err(reason) = made {
+            skip!("cli repair::blocks_with_two_owners_are_copied_or_given_up", reason);
+        }
+        let ran = hectare(&["repair", "-y", "--no-undo", "--duplicates", how, name]);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert_clean(&image).unwrap();
+        assert!(hectare(&["cat", &format!("{name}:/a")]).out == vec![b'a'; 3000], "{how}");
+        assert!(hectare(&["cat", &format!("{name}:/b")]).out == kept, "{how}");
+    }
+}
+
+#[test]
+fn an_interrupted_repair_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    if let Err(reason) = broken(&image) {
+        skip!("cli repair::an_interrupted_repair_begins_again", reason);
+    }
+    let (name, before) = (image.to_str().unwrap(), std::fs::read(&image).unwrap());
+    assert_eq!(hectare(&["repair", "-y", name]).code, Some(1));
+    let after = std::fs::read(&image).unwrap();
+    // What a power cut leaves: the old superblock with the mark of errors, and half of the changes.
+    let mut cut = [&after[..after.len() / 2], &before[after.len() / 2..]].concat();
+    cut[1024..2048].copy_from_slice(&before[1024..2048]);
+    cut[1024 + 0x3a] |= 2;
+    let sum = hectare_ext4::checksum::crc32c(!0, &cut[1024..1024 + 0x3fc]);
+    cut[1024 + 0x3fc..2048].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(&image, &cut).unwrap();
+    assert!(
+        hectare(&["repair", "-y", "--resume", "/dev/null", name]).code == Some(8),
+        "that is no undo file"
+    );
+    let again = hectare(&["repair", "-y", name]);
+    assert_eq!(again.code, Some(1), "{}", again.err);
+    assert!(again.err.contains("interrupted"), "{}", again.err);
+    assert!(std::fs::read(&image).unwrap() == after, "it ends as the first would have");
+    hectare(&["undo", name, &format!("{name}.undo-2")]).ok();
+    assert!(std::fs::read(&image).unwrap() == before, "and is taken back as the first would be");
+}

@@ -57,6 +57,24 @@ pub fn for_each<F: QuotaRead + ?Sized>(
     walk.node(BlockIndex::ROOT, 0, 0)
 }
 
+/// Refuses leaves with a record to which nothing leads; `slots` has all to which something does. e2fsck
+/// counts what is in a leaf.
+///
+/// # Errors
+/// [`Corrupt`](crate::Corrupt) with the leaf; those of the file.
+pub fn check_leaves<F: QuotaRead + ?Sized>(file: &F, slots: &HashSet<Slot>) -> Result<(), F::Error> {
+    let leaves: HashSet<BlockIndex> = slots.iter().map(|slot| slot.leaf).collect();
+    for leaf in leaves {
+        let block = file.block(leaf)?;
+        let stray = |slot: &Slot| !slots.contains(slot) && block[slot.bytes()].iter().any(|byte| *byte != 0);
+        if let Some(slot) = (0..LEAF_RECORDS).map(|index| Slot { leaf, index }).find(stray) {
+            let what = format!("nothing leads to its record {}, which is taken", slot.index);
+            return Err(corrupt(file, leaf, what).into());
+        }
+    }
+    Ok(())
+}
+
 struct Walk<'a, F: QuotaRead + ?Sized> {
     file: &'a F,
     info: &'a Info,

@@ -12,6 +12,9 @@ use crate::feature::{Compat, Incompat, RoCompat};
 /// Flex groups have at most as many groups as a volume can have.
 const FLEX_SHIFT_MAX: u8 = 31;
 
+/// The number that is reserved for a journal.
+const JOURNAL: u32 = 8;
+
 impl SuperBlock {
     /// The faults, each as what is to be said of the superblock.
     #[must_use]
@@ -30,6 +33,11 @@ impl SuperBlock {
             faults.push("it names a journal inside and one outside".to_owned());
         }
         let has_journal = features.compat.contains(Compat::HAS_JOURNAL);
+        let inside = self.raw().s_journal_inum.get();
+        // The reserved number stays where a journal was switched off.
+        if !has_journal && (outside || !matches!(inside, 0 | JOURNAL)) {
+            faults.push("it names a journal, which it does not have".to_owned());
+        }
         if has_journal && self.journal_inode().is_none() && !named_outside {
             faults.push("it names no journal, neither inside nor outside".to_owned());
         }

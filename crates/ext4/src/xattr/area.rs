@@ -148,6 +148,20 @@ impl<'a> Area<'a> {
         Ok(())
     }
 
+    /// Whether an empty value is said to lie outside: the kernel does not look, and e2fsck minds.
+    #[must_use]
+    pub fn has_stray_values(&self) -> bool {
+        let mut at = self.first;
+        while let Ok(Some(((entry, _), next))) = self.entry_at(at) {
+            at = next;
+            let empty = entry.e_value_size.get() == 0 && entry.e_value_inum.get() == 0;
+            if empty && self.base + usize::from(entry.e_value_offs.get()) > self.bytes.len() {
+                return true;
+            }
+        }
+        false
+    }
+
     fn corrupt(&self, reason: impl Into<std::borrow::Cow<'static, str>>) -> Corrupt {
         Corrupt::new(self.what, self.place, reason)
     }

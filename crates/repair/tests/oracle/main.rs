@@ -1,9 +1,21 @@
 //! Repairs beside those of `e2fsck -fy`: what is left afterwards is clean for `e2fsck -fn`, and no file is
-//! lost that e2fsck keeps.
+//! lost that e2fsck keeps. And repairs that a power cut interrupts.
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod corpus;
+mod crash;
+mod damage;
+mod fields;
+mod hashed;
 mod random;
+#[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
+#[path = "../../../../fuzz/src/repair.rs"]
+mod seal;
 mod survey;
 mod trial;
+mod volumes;
+
+/// Counts what is allocated.
+#[global_allocator]
+static HEAP: &peakmem_alloc::PeakMemAlloc<std::alloc::System> = &peakmem_alloc::INSTRUMENTED_SYSTEM;

@@ -1,182 +1,193 @@
-//! Volumes of some thousand files, damaged at random: after a repair `e2fsck -fn` is content, and what
-//! `e2fsck -fy` keeps is kept.
+//! Volumes damaged at random: after a repair `e2fsck -fn` is content, and what `e2fsck -fy` keeps is kept.
 //!
 //! `HECTARE_TRIALS` says how many, `HECTARE_SEED` from which seed on, `HECTARE_KEEP` names a folder for the
-//! images that failed.
+//! images that failed, or that lost something. With `HECTARE_SEALED=1` the volumes are small ones of 27
+//! kinds, and their checksums are made right after the damage.
 
+use crate::damage::{damage, sealed_damage};
+use crate::survey::Survey;
 use crate::trial::Trial;
-use hectare_oracle::{mke2fs, skip};
+use crate::volumes::{Base, KINDS, Scale, small, volume};
+use hectare_oracle::{Skip, skip};
 use hectare_units::random::SplitMix64 as Random;
+use peakmem_alloc::PeakMemAllocTrait;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Feature sets: name, arguments of mke2fs, size.
-const KINDS: [(&str, &[&str], &str); 10] = [
-    ("ext4", &["-t", "ext4"], "40M"),
-    ("ext4 1k", &["-t", "ext4", "-b", "1024"], "32M"),
-    ("no checksums", &["-t", "ext4", "-O", "^metadata_csum", "-b", "1024"], "32M"),
-    ("ext2", &["-t", "ext2", "-b", "1024"], "32M"),
-    ("ext3", &["-t", "ext3", "-b", "4096"], "40M"),
-    ("bigalloc", &["-t", "ext4", "-O", "bigalloc", "-C", "16384"], "96M"),
-    ("inline", &["-t", "ext4", "-O", "inline_data", "-I", "512"], "40M"),
-    ("quota", &["-t", "ext4", "-O", "quota"], "40M"),
-    ("small inodes", &["-t", "ext4", "-I", "128", "-O", "^flex_bg"], "40M"),
-    ("meta_bg", &["-t", "ext4", "-O", "meta_bg,^resize_inode", "-b", "1024"], "32M"),
-];
+/// Of so many sealed volumes one has 5,000 files.
+const LARGE_ONE_IN: u64 = 50;
+/// The most memory that the trials take, with three copies of a volume.
+const MEMORY_MAX: usize = 1 << 30;
 
-/// A tree with what volumes have: long directories, deep ones, links, holes, files of all sizes.
-fn make_tree(root: &Path) {
-    let mut random = Random::new(7);
-    for d in 0..30 {
-        let folder = root.join(format!("folder {d}/inner/deep"));
-        fs::create_dir_all(&folder).unwrap();
-        for f in 0..25 {
-            let len = match f % 5 {
-                0 => random.below(60),
-                1 => random.below(400),
-                2 => random.below(9000),
-                _ => random.below(30_000),
-            };
-            let bytes: Vec<u8> = (0..len).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
-            let place = [root.join(format!("folder {d}")), folder.clone()][f % 2].join(format!("file {f}"));
-            fs::write(place, bytes).unwrap();
-        }
-        symlink("file 1", folder.join("short link")).unwrap();
-        symlink("x/".repeat(60), folder.join("long link")).unwrap();
-        fs::hard_link(folder.join("file 1"), root.join(format!("hard link {d}"))).unwrap();
-    }
-    fs::create_dir(root.join("many")).unwrap();
-    for f in 0..1500 {
-        fs::write(root.join(format!("many/a name of usual length {f}")), b"").unwrap();
-    }
-}
-
-/// A volume of a kind, with the tree, its large directory indexed.
-fn volume(args: &[&str], size: &str, folder: &Path) -> Option<Vec<u8>> {
-    let (tree, image) = (folder.join("tree"), folder.join("base"));
-    if !tree.exists() {
-        make_tree(&tree);
-    }
-    let args = [args, &["-d", tree.to_str().unwrap()]].concat();
-    mke2fs(&args, &image, size).ok()?;
-    crate::trial::e2fsck("-fyD", &image);
-    let bytes = fs::read(&image).unwrap();
-    fs::remove_file(&image).unwrap();
-    Some(bytes)
-}
-
-/// Damages an image, and says how.
-fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
-    const BLOCK: usize = 1024;
-    let below = |random: &mut Random, end: usize| random.index_below(end);
-    // Most of an image is file data; what is damaged shall be something else.
-    let blocks: Vec<usize> = (0..bytes.len() / BLOCK)
-        .filter(|at| bytes[at * BLOCK..(at + 1) * BLOCK].iter().any(|byte| *byte != 0))
-        .collect();
-    let early = &blocks[..blocks.len() / 3];
-    let place = |random: &mut Random| {
-        let list = if random.below(4) == 0 { &blocks[..] } else { early };
-        list[below(random, list.len())]
-    };
-    match random.below(6) {
-        0 | 1 => {
-            let count = 1 + random.below(100);
-            for _ in 0..count {
-                let at = place(random) * BLOCK + below(random, BLOCK);
-                bytes[at] = u8::try_from(random.below(256)).unwrap();
-            }
-            format!("{count} bytes")
-        }
-        2 => {
-            let count = 1 + random.below(10);
-            for _ in 0..count {
-                let at = place(random) * BLOCK;
-                for byte in &mut bytes[at..at + BLOCK] {
-                    *byte = u8::try_from(random.below(256)).unwrap();
-                }
-            }
-            format!("{count} blocks")
-        }
-        3 => {
-            let (a, b) = (place(random), place(random));
-            for i in 0..BLOCK {
-                bytes.swap(a * BLOCK + i, b * BLOCK + i);
-            }
-            format!("blocks {a} and {b} swapped")
-        }
-        4 => {
-            let (at, len) = (place(random), 1 + below(random, 40));
-            let end = ((at + len) * BLOCK).min(bytes.len());
-            bytes[at * BLOCK..end].fill(0);
-            format!("{len} blocks from {at} zeroed")
-        }
-        _ => {
-            let end = bytes.len() / 2 + below(random, bytes.len() / 2);
-            bytes.truncate(end / BLOCK * BLOCK);
-            format!("cut to {}", bytes.len())
-        }
-    }
-}
-
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Whether all differences are shown.
+fn verbose() -> bool {
+    number("HECTARE_VERBOSE", 0) > 0
+}
+
+/// A volume to be repaired.
+struct Damaged {
+    what: String,
+    bytes: Vec<u8>,
+    undamaged: Arc<Survey>,
+}
+
+/// What came of the trials.
+#[derive(Default)]
+struct Sum {
+    failed: Vec<u64>,
+    losing: Vec<u64>,
+    lost: usize,
+    restored: usize,
+    made_up: usize,
+    changed: usize,
+    gained: usize,
+    kept: usize,
+    refused: usize,
+    theirs_left: u32,
+    longest: Duration,
+}
+
+impl Sum {
+    /// Adds a trial; says what is odd of it, and returns whether there is something.
+    fn add(&mut self, seed: u64, what: &str, trial: &Trial, undamaged: &Survey) -> bool {
+        let compared = trial.compared(undamaged);
+        let theirs_fine = trial.theirs.as_ref().is_some_and(|ran| matches!(ran.code, Some(0 | 1)));
+        self.theirs_left += u32::from(!theirs_fine);
+        self.kept += trial.kept;
+        (self.lost, self.gained) = (self.lost + compared.lost.len(), self.gained + trial.gained.len());
+        self.restored += compared.restored;
+        self.made_up += compared.made_up;
+        self.changed += compared.changed;
+        // Of a volume that neither can mend nothing is expected.
+        let refused = trial.repaired.as_ref().is_err_and(|reason| {
+            ["no superblock", "too little is left", "unknown features", "its names can't be read"]
+                .iter()
+                .any(|known| reason.contains(known))
+                || reason.contains("too little is left")
+        });
+        let clean = trial.is_clean() || refused && !theirs_fine;
+        self.refused += usize::from(refused && clean);
+        if !clean {
+            self.failed.push(seed);
+        }
+        if !compared.lost.is_empty() {
+            self.losing.push(seed);
+        }
+        if clean && (trial.lost.is_empty() || compared.lost.is_empty() && !verbose()) {
+            return false;
+        }
+        let note = match &trial.repaired {
+            Ok(done) => format!("{} mends in {} rounds", done.mends.len(), done.rounds),
+            Err(reason) => reason.clone(),
+        };
+        println!("seed {seed}, {what}: {note}; {compared:?}, gained {}", trial.gained.len());
+        if let Some(after) = trial.after.as_ref().filter(|_| !clean) {
+            println!("{}", after.out.lines().take(12).collect::<Vec<_>>().join("\n"));
+        }
+        true
+    }
+
+    fn end(&self, trials: u64) {
+        println!(
+            "{trials} damaged volumes: {} not mended {:?}; {} inodes kept; of those that e2fsck -fy kept, \
+             {} are lost {:?}, {} are as before the damage only here, {} never were there, {} are as before \
+             in neither; {} the other way round; e2fsck left {}, {} were refused by both; longest: {:?}",
+            self.failed.len(),
+            self.failed,
+            self.kept,
+            self.lost,
+            self.losing,
+            self.restored,
+            self.made_up,
+            self.changed,
+            self.gained,
+            self.theirs_left,
+            self.refused,
+            self.longest
+        );
+        assert!(self.failed.is_empty(), "not mended: {:?}", self.failed);
+    }
+}
+
+/// Damages volumes, repairs them, and sums up.
+fn run(mut make: impl FnMut(u64, &mut Random) -> Result<Damaged, Skip>, folder: &Path) -> Option<Skip> {
+    let (trials, first) = (number("HECTARE_TRIALS", 10), number("HECTARE_SEED", 1));
+    let keep = std::env::var_os("HECTARE_KEEP");
+    let mut sum = Sum::default();
+    for seed in first..first + trials {
+        let Damaged { what, bytes, undamaged } = match make(seed, &mut Random::new(seed)) {
+            Ok(made) => made,
+            Err(reason) => return Some(reason),
+        };
+        let start = Instant::now();
+        let trial = Trial::run(&bytes, folder);
+        sum.longest = sum.longest.max(start.elapsed());
+        if sum.add(seed, &what, &trial, &undamaged)
+            && let Some(keep) = &keep
+        {
+            fs::write(Path::new(keep).join(format!("{seed}.img")), &bytes).unwrap();
+        }
+    }
+    sum.end(trials);
+    None
 }
 
 #[test]
 fn damaged_volumes_are_mended() {
     let folder = tempfile::tempdir().unwrap();
-    let (trials, first) = (number("HECTARE_TRIALS", 10), number("HECTARE_SEED", 1));
-    let keep = std::env::var_os("HECTARE_KEEP");
-    let (mut failed, mut lost, mut gained, mut kept, mut theirs_left) = (Vec::new(), 0, 0, 0, 0);
-    let mut longest = Duration::ZERO;
-    let mut bases: Vec<Option<Vec<u8>>> = vec![None; KINDS.len()];
-    for seed in first..first + trials {
-        let mut random = Random::new(seed);
-        let kind = usize::try_from(seed).unwrap() % KINDS.len();
-        let (name, args, size) = KINDS[kind];
-        if bases[kind].is_none() {
-            bases[kind] = volume(args, size, folder.path());
-        }
-        let Some(mut bytes) = bases[kind].clone() else {
-            skip!("repair random::damaged_volumes_are_mended", "mke2fs can't make the volumes");
-        };
-        let how = damage(&mut bytes, &mut random);
-        let start = Instant::now();
-        let trial = Trial::run(&bytes, folder.path());
-        longest = longest.max(start.elapsed());
-        theirs_left += u32::from(!trial.theirs.as_ref().is_some_and(|ran| matches!(ran.code, Some(0 | 1))));
-        (lost, gained) = (lost + trial.lost.len(), gained + trial.gained.len());
-        kept += trial.kept;
-        let note = match &trial.repaired {
-            Ok(done) => format!("{} mends in {} rounds", done.mends.len(), done.rounds),
-            Err(reason) => reason.clone(),
-        };
-        let clean = trial.is_clean();
-        if !clean || trial.lost.len() > 3 {
-            let (few, after) = (&trial.lost[..trial.lost.len().min(8)], trial.after.as_ref());
-            println!(
-                "seed {seed}, {name}, {how}: {note}; lost {} {few:?}, gained {}",
-                trial.lost.len(),
-                trial.gained.len()
-            );
-            if let Some(after) = after.filter(|_| !clean) {
-                println!("{}", after.out.lines().take(12).collect::<Vec<_>>().join("\n"));
+    let mut bases: Vec<Option<Base>> = KINDS.iter().map(|_| None).collect();
+    let skipped = run(
+        |seed, random| {
+            let kind = usize::try_from(seed).unwrap() % KINDS.len();
+            if bases[kind].is_none() {
+                bases[kind] = Some(Base::new(KINDS[kind].0, volume(kind, Scale::Usual, folder.path())?));
             }
-        }
-        if !clean {
-            failed.push(seed);
-            if let Some(keep) = &keep {
-                fs::write(Path::new(keep).join(format!("{seed}.img")), &bytes).unwrap();
-            }
-        }
-    }
-    println!(
-        "{trials} damaged volumes: {} not mended {failed:?}; {kept} inodes kept, {lost} that e2fsck -fy kept \
-         are lost or differ, {gained} the other way round; e2fsck left {theirs_left}; the longest took \
-         {longest:?}",
-        failed.len()
+            let base = bases[kind].as_ref().unwrap();
+            let mut bytes = base.bytes.clone();
+            let how = damage(&mut bytes, random);
+            Ok(Damaged { what: format!("{}, {how}", base.name), bytes, undamaged: Arc::clone(&base.found) })
+        },
+        folder.path(),
     );
-    assert!(failed.is_empty(), "not mended: {failed:?}");
+    if let Some(reason) = skipped {
+        skip!("repair random::damaged_volumes_are_mended", reason);
+    }
+}
+
+#[test]
+fn sealed_damage_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bases: Vec<Base> = Vec::new();
+    let mut large: Option<Base> = None;
+    let skipped = run(
+        |seed, random| {
+            if bases.is_empty() {
+                bases = small(folder.path())?;
+            }
+            let base = if seed.is_multiple_of(LARGE_ONE_IN) {
+                if large.is_none() {
+                    large = Some(Base::new("5,000 files", volume(1, Scale::Large, folder.path())?));
+                }
+                large.as_ref().unwrap()
+            } else {
+                &bases[usize::try_from(seed).unwrap() % bases.len()]
+            };
+            let mut bytes = base.bytes.clone();
+            let how = sealed_damage(&mut bytes, random);
+            Ok(Damaged { what: format!("{}, {how}", base.name), bytes, undamaged: Arc::clone(&base.found) })
+        },
+        folder.path(),
+    );
+    if let Some(reason) = skipped {
+        skip!("repair random::sealed_damage_is_mended", reason);
+    }
+    let peak = crate::HEAP.get_peak_memory();
+    println!("at most {} MiB of memory", peak >> 20);
+    assert!(peak < MEMORY_MAX, "{peak} bytes of memory");
 }

@@ -1,0 +1,106 @@
+//! Writes a repaired volume out.
+//!
+//! Before the first byte of the device changes, everything that will change is in the undo file, durable,
+//! with checksums of what was there and of what comes. Then the superblock is marked as faulty, and the
+//! changes are written in an order that another repair can finish ([`crate::order`]), the superblock last.
+//! So a power cut leaves the old volume, the new one, or one that is known by its mark and can be taken back
+//! exactly; without the undo file it can be repaired again.
+//!
+//! A broken superblock can't be marked. The new one is written first in its place, with the mark: no backup
+//! is changed while there is nothing else.
+
+use crate::order::{Order, Phase};
+use crate::staged::Staged;
+use crate::undo::{UndoError, marked, padded, superblock_of};
+use crate::undo_file::{Halves, Header, PIECE_MAX, Piece};
+use hectare_device::{Device, Span};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::superblock::SIZE;
+use hectare_units::{Bytes, u64_of};
+use std::collections::BTreeSet;
+use std::io::Write;
+
+/// Writes the changes of a repair to the device, and gives the bytes written. With `undo` what was there goes
+/// to that file first; `sync` makes the file durable. `now` is the time that the repair stored.
+///
+/// # Errors
+/// If the device or the file fails; up to the error, what was written is as the module says.
+pub fn write_out<W: Write>(
+    staged: &Staged,
+    order: &Order,
+    now: u32,
+    undo: Option<W>,
+    sync: impl FnOnce() -> std::io::Result<()>,
+) -> Result<u64, UndoError> {
+    let (device, overlay) = (staged.device(), staged.overlay());
+    let stretches = stretches(staged)?;
+    if stretches.is_empty() && overlay.len() == device.len() {
+        return Ok(0);
+    }
+    let mark = mark(staged)?;
+    if let Some(mut file) = undo {
+        let header = Header {
+            before: overlay.inner().len(),
+            after: overlay.len(),
+            pieces: u64_of(stretches.len()),
+            marked: Halves::of(&mark),
+            new: Halves::of(&superblock_of(&**overlay)?),
+            now,
+        };
+        header.write(&mut file)?;
+        for span in &stretches {
+            Piece::write(
+                &mut file,
+                span.at,
+                &padded(&**overlay.inner(), *span)?,
+                &padded(&**overlay, *span)?,
+            )?;
+        }
+        file.flush()?;
+    }
+    sync()?;
+    if overlay.len() > device.len() {
+        device.resize(overlay.len())?;
+    }
+    device.write_at(SUPERBLOCK_OFFSET, &mark)?;
+    device.flush()?;
+    for phase in Phase::ALL {
+        for part in stretches.iter().flat_map(|span| order.parts(*span, phase)) {
+            device.write_at(part.at, &padded(&**overlay, part)?)?;
+        }
+        device.flush()?;
+    }
+    Ok(stretches.iter().map(|span| span.len.get()).sum())
+}
+
+/// The superblock while the repair goes on: the old one with a mark, or the new one if that is broken.
+fn mark(staged: &Staged) -> Result<[u8; SIZE], UndoError> {
+    let (old, new) = (superblock_of(&**staged.overlay().inner())?, superblock_of(&**staged.overlay())?);
+    Ok(marked(&old).or_else(|| marked(&new)).unwrap_or(old))
+}
+
+/// What changes on the device, in stretches of [`PIECE_MAX`] at most. The superblock's page comes always, for
+/// its mark.
+fn stretches(staged: &Staged) -> Result<Vec<Span>, UndoError> {
+    let overlay = staged.overlay();
+    let mut spans: BTreeSet<(Bytes, Bytes)> = BTreeSet::new();
+    for layer in std::iter::once(overlay).chain(staged.before()) {
+        spans.extend(layer.changed().iter().map(|span| (span.at, span.len)));
+    }
+    let mut list: Vec<Span> = Vec::new();
+    for (at, len) in spans {
+        let span = Span::new(at, len.min(overlay.len().saturating_sub(at)));
+        let (old, new) = (padded(&**overlay.inner(), span)?, padded(&**overlay, span)?);
+        let same = old == new && padded(&**staged.device(), span)? == new;
+        if span.len == Bytes::ZERO || same && span.at > SUPERBLOCK_OFFSET {
+            continue;
+        }
+        match list.last_mut() {
+            Some(last) if last.at + last.len == span.at && last.len + span.len <= Bytes::of(PIECE_MAX) => {
+                last.len += span.len;
+            }
+            _ => list.push(span),
+        }
+    }
+    Ok(list)
+}
