@@ -1,5 +1,6 @@
 //! Volumes with something in them, resized by Hectare and by resize2fs, and compared.
 
+use crate::fields;
 use hectare_device::{Device, FileOptions};
 use hectare_oracle::compare::{Times, What};
 use hectare_oracle::{Combo, Entry, KernelMount, Scale, Skip, Tree, dumpe2fs, fsck, scratch, tool, walk};
@@ -105,7 +106,7 @@ impl Pair {
         fsck::assert_clean(&image)?;
         hectare_oracle::assert_same(&self.entries(&image)?, &before, self.compared());
         if theirs.succeeded() {
-            self.compare_superblocks(&image, &other)?;
+            fields::compare(&format!("{self:?}"), &image, &other, &done)?;
         }
         if self.combo.mountable().is_ok() {
             self.use_it(&image)?;
@@ -113,16 +114,6 @@ impl Pair {
         fs::remove_file(image).unwrap();
         fs::remove_file(other).unwrap();
         Ok(done)
-    }
-
-    /// What resize2fs decides as well. Free blocks differ by the nodes of maps and by reserved descriptors.
-    fn compare_superblocks(&self, ours: &Path, theirs: &Path) -> Result<(), Skip> {
-        let (ours, theirs) = (dumpe2fs(ours)?, dumpe2fs(theirs)?);
-        for field in ["Block count", "Inode count", "Blocks per group", "Inodes per group", "First inode"] {
-            assert_eq!(ours.field(field), theirs.field(field), "{self:?}: {field}");
-        }
-        assert_eq!(ours.groups.len(), theirs.groups.len(), "{self:?}: groups");
-        Ok(())
     }
 
     /// The kernel writes into it, and it is sound still.
