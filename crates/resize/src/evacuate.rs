@@ -31,11 +31,12 @@ use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inode::{Inode, Kind};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
+use hectare_units::{BlockNr, GroupNr, InodeNr, low32, usize_of};
 pub(crate) use journal::{Relocated, is_touched, journal, relocate_journal};
 use numbers::Numbers;
 use rangemap::RangeSet;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// What was moved.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -111,20 +112,41 @@ impl<'a> Evacuation<'a> {
     /// Clusters in use by files in what is to be left.
     fn in_use(&mut self) -> Result<u64> {
         let own = metadata::all(self.volume.geometry(), &self.volume.groups);
-        let mut used = 0;
-        for range in metadata::without(&self.leaving, &own) {
-            let mut at = range.start;
-            let mut free = 0;
-            while let Some(run) = self.volume.free_run(at..range.end, u64::MAX)? {
-                free += run.end - run.start;
-                at = run.end;
+        let per = u64::from(self.volume.geometry().clusters_per_group);
+        let (mut used, leaving) = (0, self.leaving.clone());
+        for range in leaving.iter() {
+            for group in low32(range.start / per)..low32(range.end.div_ceil(per)) {
+                let group = GroupNr::new(group);
+                let first = u64::from(group.get()) * per;
+                let all = first..first + u64::from(self.volume.geometry().clusters_in(group));
+                let part = all.start.max(range.start)..all.end.min(range.end);
+                used += if part == all {
+                    // By its counts: the bitmaps of all groups may be more than memory holds.
+                    let free = u64::from(self.volume.groups[group.index()].free_clusters);
+                    (all.end - all.start).saturating_sub(free + metadata::len_within(&own, &all))
+                } else {
+                    self.in_use_within(&own, part)?
+                };
             }
-            used += range.end - range.start - free;
         }
         if let Some(table) = self.reserve_table()?
             && self.leaving.contains(&self.volume.geometry().cluster_of(table).get())
         {
             used = used.saturating_sub(1);
+        }
+        Ok(used)
+    }
+
+    /// Clusters in use in a part of a group, by its bitmap.
+    fn in_use_within(&mut self, own: &RangeSet<u64>, part: Range<u64>) -> Result<u64> {
+        let mut used = 0;
+        for range in own.gaps(&part) {
+            let (mut at, mut free) = (range.start, 0);
+            while let Some(run) = self.volume.free_run(at..range.end, u64::MAX)? {
+                free += run.end - run.start;
+                at = run.end;
+            }
+            used += range.end - range.start - free;
         }
         Ok(used)
     }

@@ -32,6 +32,8 @@ use std::ops::Range;
 const JOURNAL: InodeNr = InodeNr::new(8);
 /// The fewest blocks of a journal.
 const BLOCKS_MIN: u64 = 1024;
+/// Clusters of a run that is long enough for the first search.
+const LONG_RUN: u64 = 64;
 /// `s_jnl_backup_type`: the superblock has a copy of the journal's map.
 const BACKUP_BLOCKS: u8 = 1;
 
@@ -61,23 +63,15 @@ impl Loan {
         let home = u64_of(home);
         let blocks = (home + home / 32 + 64).max(BLOCKS_MIN);
         let ratio = u64::from(before.geometry().cluster_blocks());
-        let mut runs = free_before_and_after(&mut before, done, taken)?;
-        let new_end = done.geometry().clusters_count().get();
-        runs.sort_by_key(|run| (run.start >= new_end, std::cmp::Reverse(run.end - run.start)));
-        let (mut clusters, mut have, mut need) = (Vec::new(), 0, blocks.div_ceil(ratio));
-        for run in runs {
-            // Nodes of its map take a cluster each: every run costs less than one, and every 128 blocks.
-            need = blocks.div_ceil(ratio) + blocks / 128 + u64_of(clusters.len()) / 32 + 8;
-            if have >= need {
-                break;
-            }
-            let len = (run.end - run.start).min(need - have);
-            clusters.push(run.start..run.start + len);
-            have += len;
-        }
-        if have < need {
-            return Ok(None);
-        }
+        // Nodes of its map take a cluster each: every 32 runs one, and every 128 blocks.
+        let need = |runs: usize| blocks.div_ceil(ratio) + blocks / 128 + u64_of(runs) / 32 + 8;
+        let taken = taken_clusters(done, taken);
+        let mut free = Free { before: &mut before, done, taken };
+        let found = match free.runs(LONG_RUN, &need)? {
+            Some(found) => Some(found),
+            None => free.runs(1, &need)?,
+        };
+        let Some(clusters) = found else { return Ok(None) };
         let mut loan = Self { clusters, blocks: low32(blocks), own: None, before: None };
         let nodes = loan.build(&before).1.len();
         loan.trim(blocks.div_ceil(ratio) + u64_of(nodes));
@@ -222,30 +216,60 @@ pub(crate) fn back_up(raw: &mut raw::SuperBlock, inode: &Inode) {
     raw.s_jnl_blocks[16] = low32(inode.size).into();
 }
 
-/// Runs of clusters that are free on the device and after a trial that took the blocks `taken`, and that it
-/// did not use in between.
-fn free_before_and_after(
-    before: &mut Volume,
-    done: &mut Volume,
-    taken: &RangeSet<u64>,
-) -> Result<Vec<Range<u64>>> {
-    let (geometry, mut busy) = (before.geometry().clone(), RangeSet::new());
-    for blocks in taken.iter() {
-        metadata::insert(&mut busy, metadata::clusters(&geometry, blocks));
-    }
-    let new_end = done.geometry().clusters_count().get();
-    let (mut at, end, mut found) = (0, geometry.clusters_count().get(), RangeSet::new());
-    while let Some(run) = before.free_run(at..end, u64::MAX)? {
-        at = run.end;
-        for gap in busy.gaps(&run) {
-            metadata::insert(&mut found, gap.start.max(new_end)..gap.end);
-            let mut from = gap.start;
-            while from < gap.end.min(new_end) {
-                let Some(run) = done.free_run(from..gap.end.min(new_end), u64::MAX)? else { break };
-                from = run.end;
-                metadata::insert(&mut found, run);
+/// Clusters that are free on the device, and free after a trial that did not use them in between.
+struct Free<'a> {
+    before: &'a mut Volume,
+    done: &'a mut Volume,
+    /// Clusters that the trial took.
+    taken: RangeSet<u64>,
+}
+
+impl Free<'_> {
+    /// The first runs of at least `least` clusters that together have as many as `need` says for their count.
+    fn runs(&mut self, least: u64, need: &dyn Fn(usize) -> u64) -> Result<Option<Vec<Range<u64>>>> {
+        let end = self.before.geometry().clusters_count().get();
+        let (mut at, mut found, mut have) = (0, Vec::new(), 0);
+        while let Some(run) = self.before.free_run(at..end, u64::MAX)? {
+            at = run.end;
+            for gap in self.taken.gaps(&run).collect::<Vec<_>>() {
+                for part in self.free_after(gap)? {
+                    let missing = need(found.len() + 1) - have;
+                    let len = (part.end - part.start).min(missing);
+                    if len >= least.min(missing) {
+                        found.push(part.start..part.start + len);
+                        have += len;
+                    }
+                    if have >= need(found.len()) {
+                        return Ok(Some(found));
+                    }
+                }
             }
         }
+        Ok(None)
     }
-    Ok(found.into_iter().collect())
+
+    /// The parts of a range that are free after the trial; what lies beyond its end is.
+    fn free_after(&mut self, range: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let end = self.done.geometry().clusters_count().get();
+        let (mut at, known) = (range.start, range.end.min(end));
+        let mut found = Vec::new();
+        while at < known
+            && let Some(run) = self.done.free_run(at..known, u64::MAX)?
+        {
+            at = run.end;
+            found.push(run);
+        }
+        let beyond = range.start.max(end)..range.end;
+        found.extend((!beyond.is_empty()).then_some(beyond));
+        Ok(found)
+    }
+}
+
+/// The clusters of blocks.
+fn taken_clusters(volume: &Volume, taken: &RangeSet<u64>) -> RangeSet<u64> {
+    let mut clusters = RangeSet::new();
+    for blocks in taken.iter() {
+        metadata::insert(&mut clusters, metadata::clusters(volume.geometry(), blocks));
+    }
+    clusters
 }

@@ -12,6 +12,7 @@ const OWN: &[(&str, &str)] = &[
     ("Lifetime writes", "resize2fs counts what it writes"),
     ("Overhead clusters", "resize2fs sets it to 0, for the kernel to count"),
     ("Journal", "resize2fs does not use the journal"),
+    ("mmp_", "resize2fs holds the volume for the time"),
     ("Free blocks", "maps that were built anew have fewer nodes"),
 ];
 /// Compares what the volumes say.

@@ -95,7 +95,11 @@ impl Pair {
         let theirs = tool::run(tool::need("resize2fs")?.arg("-f").arg(&other).arg(format!("{}M", self.to)));
         let done = match done {
             Ok(done) => done,
-            Err(error @ (hectare_resize::Error::NoSpace { .. } | hectare_resize::Error::Size(_))) => {
+            Err(
+                error @ (hectare_resize::Error::NoSpace { .. }
+                | hectare_resize::Error::Size(_)
+                | hectare_resize::Error::Refused(_)),
+            ) => {
                 assert!(!theirs.succeeded(), "{self:?}: only Hectare has no room: {error}");
                 fs::remove_file(image).unwrap();
                 fs::remove_file(other).unwrap();
