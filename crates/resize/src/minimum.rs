@@ -28,7 +28,7 @@ pub(crate) fn minimum(disk: &Arc<dyn Device>, options: &Options) -> Result<Block
 pub(crate) fn minimize(disk: &Arc<dyn Device>, options: &Options) -> Result<Outcome> {
     let mut outcome = run::to_blocks(disk, size_of(disk)?, options)?;
     while let Some((blocks, _)) = pass(disk, options)? {
-        let step = run::to_blocks(disk, blocks, options)?;
+        let step = run::further(disk, blocks, options)?;
         outcome.after = step.after;
         outcome.blocks_moved += step.blocks_moved;
         outcome.inodes_moved += step.inodes_moved;

@@ -53,7 +53,20 @@ pub struct Outcome {
 /// Makes the volume on `disk` have `blocks` blocks. The device is as long as the longer of both already; it
 /// is not cut.
 pub(crate) fn to_blocks(disk: &Arc<dyn Device>, blocks: Blocks, options: &Options) -> Result<Outcome> {
-    let mut run = Run::begin(disk, options, true)?;
+    finished(Run::begin(disk, options, true)?, disk, blocks, options)
+}
+
+/// The same with a volume that was checked just now.
+pub(crate) fn further(disk: &Arc<dyn Device>, blocks: Blocks, options: &Options) -> Result<Outcome> {
+    finished(Run::begin(disk, options, false)?, disk, blocks, options)
+}
+
+fn finished<'a>(
+    mut run: Run<'a>,
+    disk: &Arc<dyn Device>,
+    blocks: Blocks,
+    options: &'a Options,
+) -> Result<Outcome> {
     let before = run.volume.geometry().blocks_count;
     let new = target::superblock(&run.volume.sb, blocks, options.width)?;
     let after = new.geometry().blocks_count;
@@ -96,11 +109,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn begin(disk: &Arc<dyn Device>, options: &'a Options, is_live: bool) -> Result<Self> {
-        let volume = Volume::open(Arc::clone(disk), is_live)?;
+    /// A volume that may be resized; checked if this is the first that is done with it.
+    fn begin(disk: &Arc<dyn Device>, options: &'a Options, is_first: bool) -> Result<Self> {
+        let volume = Volume::open(Arc::clone(disk), false)?;
         admit::admit(&volume)?;
         let mut run = Self::of(volume, options);
-        if is_live && let Some(problem) = run.check()? {
+        if is_first && let Some(problem) = run.check()? {
             let reason = format!("it is not sound: {problem}; run e2fsck -f first");
             return Err(Error::Refused(reason));
         }
