@@ -1,4 +1,5 @@
-//! `resize` from the command line: what it refuses, and how it names that; parts of a disk; sizes at the limits.
+//! `resize` from the command line: what it refuses, and how it names that; parts of a disk; sizes at the
+//! limits.
 
 use crate::support::{Bench, digest, hectare};
 use hectare_oracle::tool::{need, run};
