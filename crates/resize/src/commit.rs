@@ -5,56 +5,77 @@
 //! their places, and the journal is clean again. A crash before the commit leaves the old volume; one after
 //! it a journal that e2fsck and the kernel replay. The superblock is part of the transaction.
 //!
-//! A cut ([`Kind::Cut`]) is different: it takes groups away in which nothing is in use any more. The kernel
-//! reads the shape of a volume before it replays the journal, so a logged superblock with fewer groups would
-//! let it use groups that do not exist. The superblock alone is the cut: one sector pair, written
-//! first. What comes after it only frees clusters in bitmaps; a crash before leaves them marked, which
-//! e2fsck -p mends.
+//! Some transactions need no journal, because what a crash leaves of them costs nothing ([`Kind`]): clusters
+//! that are marked and nobody's, or an inode that counts only if the superblock says so. They are written in
+//! place, between two superblocks, of which the first says that the volume was not closed; so e2fsck -p
+//! looks at it, and mends that.
 //!
-//! Where there is no journal, or it is too small or on another device, the volume is marked as not clean
-//! and written in place, in the order of blocks, the superblock last. A crash then leaves a volume that
-//! e2fsck -f has to mend. [`Transaction::write`] says when that happened.
+//! A cut is one of these. It takes groups away in which nothing is in use any more. The kernel reads the
+//! shape of a volume before it replays the journal, so a logged superblock with fewer groups would let it use
+//! groups that do not exist. The superblock alone is the cut.
+//!
+//! Where no journal holds a transaction that needs one, not even one on loan ([`crate::loan`]), it is written
+//! in place all the same. A crash then leaves a volume that e2fsck -f has to mend; [`Transaction::write`]
+//! says when that happened.
 //!
 //! Backups of superblock and descriptors are written last, and by themselves ([`write_backups`]): nobody
 //! reads them while the primary copies are sound.
 
-use crate::error::{Error, Result};
-use crate::staging::Staging;
+use crate::error::Result;
+use crate::journal::{Journal, read_superblock};
+use crate::staging::{self, Staging};
 use crate::volume::Volume;
 use hectare_device::Device;
-use hectare_ext4::extent::{TreeGeometry, TreeRead};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
-use hectare_ext4::inode::Inode;
-use hectare_ext4::map::MapKind;
-use hectare_ext4::superblock::{SIZE, STATE_VALID, SuperBlock};
-use hectare_journal::format::{JournalCompat, JournalIncompat, JournalSuperblock, SUPERBLOCK_LEN};
-use hectare_journal::recovery::{LogMap, LogRun};
-use hectare_journal::{Log, LoggedBlock};
-use hectare_units::{BlockNr, Blocks, GroupNr, InodeNr, LogicalBlock};
+use hectare_ext4::superblock::{SIZE, STATE_VALID};
+use hectare_journal::LoggedBlock;
+use hectare_units::{BlockNr, BlockSize, Bytes, GroupNr};
 use rangemap::RangeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a transaction is written.
+/// What a transaction changes, and so how it is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// All of it at once, by way of the journal.
+    /// What counts only as a whole.
     Whole,
-    /// The superblock first.
+    /// Which clusters are in use that nobody refers to; in place if need be.
+    Marks,
+    /// The journal's inode, and the superblock that names it.
+    NewJournal,
+    /// The superblock, so that the journal's inode counts no more, and then that.
+    OldJournal,
+    /// The superblock, and what follows from it: groups less.
     Cut,
+}
+
+impl Kind {
+    /// Whether it goes by way of the journal, if there is one.
+    pub(crate) fn is_logged(self) -> bool {
+        matches!(self, Self::Whole | Self::Marks)
+    }
+
+    /// Whether a crash in the middle of it, in place, leaves what e2fsck -p mends.
+    fn is_harmless(self) -> bool {
+        self != Self::Whole
+    }
+
+    /// Whether the new superblock comes before the rest, in place.
+    fn leads_with_superblock(self) -> bool {
+        matches!(self, Self::OldJournal | Self::Cut)
+    }
 }
 
 /// Changes that become durable together.
 pub(crate) struct Transaction {
-    kind: Kind,
+    pub(crate) kind: Kind,
     /// The device as it is to be afterwards.
     after: Staging,
     /// Blocks among the changed ones that the volume does not use before.
-    fresh: RangeSet<u64>,
+    pub(crate) fresh: RangeSet<u64>,
     /// Size of a block, the same before and after.
-    block_size: hectare_units::BlockSize,
+    block_size: BlockSize,
     /// Blocks of the volume before.
     blocks_before: u64,
 }
@@ -73,9 +94,26 @@ impl Transaction {
         })
     }
 
-    /// Writes it, durably, and says whether a power cut could do no harm meanwhile. `now` is since 1970.
-    pub(crate) fn write(&self, disk: &Arc<dyn Device>, now: Duration) -> Result<bool> {
-        let (fresh, home) = self.changes(disk)?;
+    /// Blocks in use that it changes, at most. `previous` is the transaction before it.
+    pub(crate) fn home_blocks(&self, previous: Option<&Self>) -> usize {
+        let changed = staging::newer(&self.after, previous.map(|previous| &previous.after));
+        changed.iter().filter(|(nr, _)| !self.is_fresh(*nr)).count()
+    }
+
+    /// Whether the volume does not use a block before.
+    fn is_fresh(&self, nr: BlockNr) -> bool {
+        self.fresh.contains(&nr.get()) || nr.get() >= self.blocks_before
+    }
+
+    /// Writes it, durably, and says whether a power cut could do no harm meanwhile. `previous` is the
+    /// transaction before it, which was written; `now` is since 1970.
+    pub(crate) fn write(
+        &self,
+        disk: &Arc<dyn Device>,
+        previous: Option<&Self>,
+        now: Duration,
+    ) -> Result<bool> {
+        let (fresh, home) = self.changes(disk, previous)?;
         for (nr, bytes) in &fresh {
             disk.write_at(nr.offset(self.block_size), bytes)?;
         }
@@ -83,179 +121,61 @@ impl Transaction {
         if home.is_empty() {
             return Ok(true);
         }
-        match self.kind {
-            Kind::Cut => self.write_superblock_first(disk, &home)?,
-            Kind::Whole => match Journal::of(disk)? {
-                Some(journal) if journal.holds(&home) => journal.write(disk, self.block_size, &home, now)?,
-                _ => {
-                    self.write_in_place(disk, &home)?;
-                    return Ok(false);
-                }
-            },
+        if self.kind.is_logged()
+            && let Some(journal) = Journal::of(disk)?
+            && journal.holds(home.len())
+        {
+            journal.write(disk, self.block_size, &home, now)?;
+            return Ok(true);
         }
-        Ok(true)
+        self.write_in_place(disk, &home)?;
+        Ok(self.kind.is_harmless())
     }
 
     /// The blocks that differ from those on disk: those the volume does not use, and those it does, in order.
-    fn changes(&self, disk: &Arc<dyn Device>) -> Result<(Vec<LoggedBlock>, Vec<LoggedBlock>)> {
+    fn changes(
+        &self,
+        disk: &Arc<dyn Device>,
+        previous: Option<&Self>,
+    ) -> Result<(Vec<LoggedBlock>, Vec<LoggedBlock>)> {
         let (mut fresh, mut home) = (Vec::new(), Vec::new());
         let mut old = vec![0; self.block_size.len()];
-        for (nr, new) in self.after.changed() {
+        for (nr, new) in staging::newer(&self.after, previous.map(|previous| &previous.after)) {
             disk.read_at(nr.offset(self.block_size), &mut old)?;
             if old[..] != new[..] {
-                let is_fresh = self.fresh.contains(&nr.get()) || nr.get() >= self.blocks_before;
-                let list = if is_fresh { &mut fresh } else { &mut home };
+                let list = if self.is_fresh(nr) { &mut fresh } else { &mut home };
                 list.push((nr, new));
             }
         }
         Ok((fresh, home))
     }
 
-    /// The block of the superblock.
-    fn superblock(&self) -> BlockNr {
-        self.block_size.block_at(SUPERBLOCK_OFFSET)
-    }
-
-    fn write_superblock_first(&self, disk: &Arc<dyn Device>, home: &[LoggedBlock]) -> Result<()> {
-        let mut bytes = [0; SIZE];
-        self.after.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-        disk.write_at(SUPERBLOCK_OFFSET, &bytes)?;
-        disk.flush()?;
-        write_all(disk, self.block_size, home)
-    }
-
+    /// Writes blocks to their places, between two superblocks.
     fn write_in_place(&self, disk: &Arc<dyn Device>, home: &[LoggedBlock]) -> Result<()> {
-        let mut before = read_superblock(&**disk)?;
-        before.set_state(before.state() & !STATE_VALID);
-        disk.write_at(SUPERBLOCK_OFFSET, &before.render(GroupNr::new(0)))?;
-        disk.flush()?;
-        let superblock = self.superblock();
-        let rest: Vec<LoggedBlock> = home.iter().filter(|(nr, _)| *nr != superblock).cloned().collect();
-        write_all(disk, self.block_size, &rest)?;
         let mut bytes = [0; SIZE];
         self.after.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-        disk.write_at(SUPERBLOCK_OFFSET, &bytes)?;
-        Ok(disk.flush()?)
-    }
-}
-
-fn write_all(disk: &Arc<dyn Device>, size: hectare_units::BlockSize, blocks: &[LoggedBlock]) -> Result<()> {
-    for (nr, bytes) in blocks {
-        disk.write_at(nr.offset(size), bytes)?;
-    }
-    Ok(disk.flush()?)
-}
-
-fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {
-    let mut bytes = [0; SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-    Ok(SuperBlock::parse(&bytes, device.len())?)
-}
-
-/// The journal of the volume on disk, clean.
-struct Journal {
-    log: Log,
-    sb: SuperBlock,
-}
-
-impl Journal {
-    /// The journal, if the volume has one inside that can be used.
-    fn of(disk: &Arc<dyn Device>) -> Result<Option<Self>> {
-        let sb = read_superblock(&**disk)?;
-        let Some(nr) = sb.journal_inode() else { return Ok(None) };
-        let volume = Volume::open(Arc::clone(disk), false)?;
-        let inode = crate::inodes::read(&volume, nr)?;
-        let map = log_map(&volume, nr, &inode)?;
-        let mut bytes = [0; SUPERBLOCK_LEN];
-        disk.read_at(map.superblock_offset(), &mut bytes)?;
-        let mut superblock = JournalSuperblock::parse(&bytes)?;
-        if superblock.start().is_some() || superblock.is_v1() {
-            return Ok(None);
-        }
-        let mut incompat = (superblock.incompat() & JournalIncompat::FAST_COMMIT) | JournalIncompat::REVOKE;
-        incompat.set(JournalIncompat::CSUM_V3, sb.features().metadata_csum());
-        incompat.set(JournalIncompat::BIT64, sb.features().incompat.contains(Incompat::BIT64));
-        superblock.set_features(JournalCompat::empty(), incompat)?;
-        let next = superblock.sequence();
-        Ok(Some(Self { log: Log::new(Arc::clone(disk), map, superblock, next, None), sb }))
-    }
-
-    /// Whether it has room for a transaction of these blocks.
-    fn holds(&self, blocks: &[LoggedBlock]) -> bool {
-        self.log.needed(blocks.len(), 0) < self.log.free()
-    }
-
-    fn write(
-        mut self,
-        disk: &Arc<dyn Device>,
-        size: hectare_units::BlockSize,
-        home: &[LoggedBlock],
-        now: Duration,
-    ) -> Result<()> {
-        let at = size.block_at(SUPERBLOCK_OFFSET);
-        let within = size.within(SUPERBLOCK_OFFSET);
-        let mut logged = home.to_vec();
-        let mut last = self.sb.render(GroupNr::new(0));
-        for (nr, bytes) in &mut logged {
-            if *nr == at {
-                let mut whole = bytes.to_vec();
-                let slot = &mut whole[within..within + SIZE];
-                let mut sb = SuperBlock::parse(slot, hectare_units::Bytes::new(u64::MAX))?;
-                last = sb.render(GroupNr::new(0));
-                sb.set_needs_recovery(true);
-                slot.copy_from_slice(&sb.render(GroupNr::new(0)));
-                *bytes = Arc::from(whole);
+        let from: &dyn Device = if self.kind.leads_with_superblock() { &self.after } else { disk };
+        let mut open = read_superblock(from)?;
+        open.set_state(open.state() & !STATE_VALID);
+        disk.write_at(SUPERBLOCK_OFFSET, &open.render(GroupNr::new(0)))?;
+        disk.flush()?;
+        let superblock = self.block_size.block_at(SUPERBLOCK_OFFSET);
+        let within = self.block_size.within(SUPERBLOCK_OFFSET);
+        for (nr, bytes) in home {
+            let at = nr.offset(self.block_size);
+            // Of the superblock's block what lies around it.
+            let parts = if *nr == superblock {
+                vec![0..within, within + SIZE..bytes.len()]
+            } else {
+                vec![0..bytes.len()]
+            };
+            for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                disk.write_at(at + Bytes::of(part.start), &bytes[part])?;
             }
         }
-        self.sb.set_needs_recovery(true);
-        disk.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?;
         disk.flush()?;
-        let first = self.log.next();
-        self.log.begin(first)?;
-        self.log.append(&logged, &[], now)?;
-        write_all(disk, size, &logged)?;
-        self.log.finish()?;
-        disk.write_at(SUPERBLOCK_OFFSET, &last)?;
+        disk.write_at(SUPERBLOCK_OFFSET, &bytes)?;
         Ok(disk.flush()?)
-    }
-}
-
-/// Where the journal's blocks lie.
-fn log_map(volume: &Volume, nr: InodeNr, inode: &Inode) -> Result<LogMap> {
-    let tree = Tree { volume, nr, root: inode.block };
-    let mut runs = Vec::new();
-    MapKind::of(inode.flags).for_each(&tree, LogicalBlock::ZERO, &mut |extent| {
-        let len = Blocks::new(extent.len.into());
-        runs.push(LogRun { first: extent.logical, start: extent.physical, len });
-        ControlFlow::Continue(())
-    })?;
-    let size = volume.geometry().block_size;
-    let end = inode.size >> size.shift();
-    runs.retain(|run| u64::from(run.first.get()) + run.len.get() <= end);
-    Ok(LogMap::internal(size, runs, volume.staged.len())?)
-}
-
-/// The map of an inode, read through the overlay.
-pub(crate) struct Tree<'a> {
-    pub(crate) volume: &'a Volume,
-    pub(crate) nr: InodeNr,
-    pub(crate) root: [u8; 60],
-}
-
-impl TreeRead for Tree<'_> {
-    type Error = Error;
-    type Node = Vec<u8>;
-
-    fn root(&self) -> [u8; 60] {
-        self.root
-    }
-
-    fn node(&self, nr: BlockNr) -> Result<Vec<u8>> {
-        self.volume.read(nr)
-    }
-
-    fn geometry(&self) -> TreeGeometry {
-        TreeGeometry::of(self.volume.geometry(), self.nr)
     }
 }
 

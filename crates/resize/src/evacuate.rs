@@ -15,6 +15,7 @@ mod attributes;
 mod directories;
 mod files;
 mod groups;
+mod journal;
 mod numbers;
 mod quotas;
 mod space;
@@ -22,6 +23,7 @@ mod space;
 use crate::admit;
 use crate::error::{Error, Result};
 use crate::inodes;
+use crate::loan;
 use crate::metadata;
 use crate::volume::Volume;
 use hectare_ext4::dir::Format;
@@ -29,16 +31,20 @@ use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inode::{Inode, Kind};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
+use hectare_units::{BlockNr, GroupNr, InodeNr, low32, usize_of};
+pub(crate) use journal::{Relocated, is_touched, journal, relocate_journal};
 use numbers::Numbers;
 use rangemap::RangeSet;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// What was moved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) blocks: u64,
     pub(crate) inodes: u32,
+    /// Clusters that are not to be taken before this is on disk: those that were to be freed, and others.
+    pub(crate) left: RangeSet<u64>,
 }
 
 /// The inode of bad blocks.
@@ -63,22 +69,11 @@ struct Evacuation<'a> {
     moved: Moved,
 }
 
-/// Frees `clusters`, and moves all inodes beyond the first `inodes`.
+/// Frees `clusters` but for the journal's, and moves all inodes beyond the first `inodes`.
 pub(crate) fn evacuate(volume: &mut Volume, clusters: RangeSet<u64>, inodes: u32) -> Result<Moved> {
     let kept = inodes / volume.geometry().inodes_per_group;
     groups::relocate(volume, &clusters, kept)?;
-    let format = Format::of(&volume.sb)?;
-    let mut evacuation = Evacuation {
-        volume,
-        format,
-        barred: clusters.clone(),
-        leaving: clusters,
-        cursor: 0,
-        numbers: Numbers::default(),
-        attributes: HashMap::new(),
-        quotas: quotas::Changes::default(),
-        moved: Moved::default(),
-    };
+    let mut evacuation = Evacuation::new(volume, clusters, RangeSet::new())?;
     let blocks = evacuation.in_use()?;
     evacuation.numbers = Numbers::assign(evacuation.volume, kept)?;
     let moves_inodes = !evacuation.numbers.is_empty();
@@ -92,27 +87,66 @@ pub(crate) fn evacuate(volume: &mut Volume, clusters: RangeSet<u64>, inodes: u32
     evacuation.special_numbers()?;
     evacuation.write_quotas()?;
     evacuation.moved.inodes = evacuation.numbers.len();
+    evacuation.moved.left = evacuation.barred;
     Ok(evacuation.moved)
 }
 
-impl Evacuation<'_> {
+impl<'a> Evacuation<'a> {
+    /// Of the clusters `leaving`; those in `barred` are not taken either.
+    fn new(volume: &'a mut Volume, leaving: RangeSet<u64>, mut barred: RangeSet<u64>) -> Result<Self> {
+        let format = Format::of(&volume.sb)?;
+        barred.extend(leaving.iter().cloned());
+        Ok(Self {
+            volume,
+            format,
+            leaving,
+            barred,
+            cursor: 0,
+            numbers: Numbers::default(),
+            attributes: HashMap::new(),
+            quotas: quotas::Changes::default(),
+            moved: Moved::default(),
+        })
+    }
+
     /// Clusters in use by files in what is to be left.
     fn in_use(&mut self) -> Result<u64> {
         let own = metadata::all(self.volume.geometry(), &self.volume.groups);
-        let mut used = 0;
-        for range in metadata::without(&self.leaving, &own) {
-            let mut at = range.start;
-            let mut free = 0;
-            while let Some(run) = self.volume.free_run(at..range.end, u64::MAX)? {
-                free += run.end - run.start;
-                at = run.end;
+        let per = u64::from(self.volume.geometry().clusters_per_group);
+        let (mut used, leaving) = (0, self.leaving.clone());
+        for range in leaving.iter() {
+            for group in low32(range.start / per)..low32(range.end.div_ceil(per)) {
+                let group = GroupNr::new(group);
+                let first = u64::from(group.get()) * per;
+                let all = first..first + u64::from(self.volume.geometry().clusters_in(group));
+                let part = all.start.max(range.start)..all.end.min(range.end);
+                used += if part == all {
+                    // By its counts: the bitmaps of all groups may be more than memory holds.
+                    let free = u64::from(self.volume.groups[group.index()].free_clusters);
+                    (all.end - all.start).saturating_sub(free + metadata::len_within(&own, &all))
+                } else {
+                    self.in_use_within(&own, part)?
+                };
             }
-            used += range.end - range.start - free;
         }
         if let Some(table) = self.reserve_table()?
             && self.leaving.contains(&self.volume.geometry().cluster_of(table).get())
         {
             used = used.saturating_sub(1);
+        }
+        Ok(used)
+    }
+
+    /// Clusters in use in a part of a group, by its bitmap.
+    fn in_use_within(&mut self, own: &RangeSet<u64>, part: Range<u64>) -> Result<u64> {
+        let mut used = 0;
+        for range in own.gaps(&part) {
+            let (mut at, mut free) = (range.start, 0);
+            while let Some(run) = self.volume.free_run(at..range.end, u64::MAX)? {
+                free += run.end - run.start;
+                at = run.end;
+            }
+            used += range.end - range.start - free;
         }
         Ok(used)
     }
@@ -193,7 +227,7 @@ impl Evacuation<'_> {
         if inode.kind().is_some() {
             self.inline_directory(nr, &mut inode)?;
             self.values(&mut inode)?;
-            if inode.is_mapped() {
+            if inode.is_mapped() && journal(self.volume) != Some(nr) {
                 self.content(nr, to, &mut inode)?;
             }
         }
@@ -205,7 +239,7 @@ impl Evacuation<'_> {
             self.leave_number(nr, to, &inode)?;
         }
         if self.volume.sb.journal_inode() == Some(nr) {
-            self.back_up_journal(&inode)?;
+            self.edit_superblock(|raw| loan::back_up(raw, &inode))?;
         }
         Ok(())
     }
@@ -244,17 +278,6 @@ impl Evacuation<'_> {
         self.volume.write(to, &bytes)?;
         self.leave(cluster..cluster + 1)?;
         self.edit_superblock(|raw| raw.s_mmp_block = to.get().into())
-    }
-
-    /// The superblock has a copy of the journal's map.
-    fn back_up_journal(&mut self, inode: &Inode) -> Result<()> {
-        self.edit_superblock(|raw| {
-            for (word, bytes) in raw.s_jnl_blocks.iter_mut().zip(inode.block.chunks_exact(4)) {
-                *word = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)).into();
-            }
-            raw.s_jnl_blocks[15] = hectare_units::high32(inode.size).into();
-            raw.s_jnl_blocks[16] = hectare_units::low32(inode.size).into();
-        })
     }
 
     fn edit_superblock(&mut self, edit: impl FnOnce(&mut hectare_ext4::raw::SuperBlock)) -> Result<()> {

@@ -23,6 +23,8 @@ mod commit;
 mod error;
 mod evacuate;
 mod inodes;
+mod journal;
+mod loan;
 mod metadata;
 mod minimum;
 mod places;
@@ -32,6 +34,7 @@ mod resize;
 mod run;
 mod staging;
 mod target;
+mod tree;
 mod volume;
 
 pub use error::{Error, Result};

@@ -65,6 +65,12 @@ pub(crate) fn len(set: &RangeSet<u64>) -> u64 {
     set.iter().map(|range| range.end - range.start).sum()
 }
 
+/// How many of them lie within a range.
+pub(crate) fn len_within(set: &RangeSet<u64>, within: &Range<u64>) -> u64 {
+    let parts = set.overlapping(within);
+    parts.map(|range| range.end.min(within.end) - range.start.max(within.start)).sum()
+}
+
 /// The bits of a group that nobody wrote (`BLOCK_UNINIT`): its own metadata, as far as it lies in the group.
 pub(crate) fn derived(geometry: &Geometry, group: GroupNr, desc: &GroupDesc) -> Vec<u8> {
     let mut bytes = vec![0; geometry.block_size.len()];

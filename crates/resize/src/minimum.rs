@@ -28,7 +28,7 @@ pub(crate) fn minimum(disk: &Arc<dyn Device>, options: &Options) -> Result<Block
 pub(crate) fn minimize(disk: &Arc<dyn Device>, options: &Options) -> Result<Outcome> {
     let mut outcome = run::to_blocks(disk, size_of(disk)?, options)?;
     while let Some((blocks, _)) = pass(disk, options)? {
-        let step = run::to_blocks(disk, blocks, options)?;
+        let step = run::further(disk, blocks, options)?;
         outcome.after = step.after;
         outcome.blocks_moved += step.blocks_moved;
         outcome.inodes_moved += step.inodes_moved;
@@ -96,8 +96,7 @@ fn bound(volume: &mut Volume) -> Result<Blocks> {
     let (mut used_above, mut end) = (0, geometry.clusters_count().get());
     'groups: for group in (0..geometry.groups()).rev().map(GroupNr::new) {
         let first = u64::from(group.get()) * u64::from(geometry.clusters_per_group);
-        let taken: u64 =
-            own.overlapping(&(first..end)).map(|range| range.end.min(end) - range.start.max(first)).sum();
+        let taken = metadata::len_within(&own, &(first..end));
         let free = u64::from(volume.groups[group.index()].free_clusters);
         let used = (end - first).saturating_sub(free + taken);
         if first >= least && used_above + used <= free_below.saturating_sub(free) {

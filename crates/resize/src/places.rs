@@ -53,8 +53,9 @@ impl<'a> Places<'a> {
 
     /// The first block of `range` that can't hold metadata, from the end.
     fn obstacle(&mut self, range: &Range<u64>) -> Result<Option<u64>> {
-        if let Some(last) = self.taken.overlapping(range).next_back() {
-            return Ok(Some(last.end - 1));
+        // Forwards: from the back the set is searched from its very end.
+        if let Some(end) = self.taken.overlapping(range).map(|taken| taken.end).max() {
+            return Ok(Some(end - 1));
         }
         let clusters = metadata::clusters(&self.geometry, range);
         for cluster in clusters.rev() {

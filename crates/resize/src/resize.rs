@@ -49,7 +49,11 @@ pub fn resize(disk: &Arc<dyn Device>, to: Target, cuts: bool, options: &Options)
     drop(volume);
     let len = disk.len();
     if blocks.bytes(size) > len {
-        disk.resize(blocks.bytes(size))?;
+        disk.resize(blocks.bytes(size)).map_err(|error| {
+            let wanted = blocks.bytes(size);
+            let reason = "make the partition larger first, or choose a size that fits";
+            Error::Size(format!("{wanted} bytes are more than the {len} bytes there are ({error}): {reason}"))
+        })?;
     }
     let done = match to {
         Target::Min => minimum::minimize(disk, options),

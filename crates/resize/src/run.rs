@@ -3,14 +3,17 @@
 use crate::admit;
 use crate::commit::{self, Kind, Transaction};
 use crate::error::{Error, Result};
-use crate::evacuate;
+use crate::evacuate::{self, Relocated};
+use crate::inodes;
+use crate::journal::{Journal, read_superblock};
+use crate::loan::{self, Loan};
 use crate::reserve;
 use crate::reshape;
 use crate::target::{self, Width};
 use crate::volume::Volume;
 use hectare_device::Device;
 use hectare_ext4::feature::Compat;
-use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::superblock::{STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_units::Blocks;
 use rangemap::RangeSet;
@@ -50,18 +53,29 @@ pub struct Outcome {
 /// Makes the volume on `disk` have `blocks` blocks. The device is as long as the longer of both already; it
 /// is not cut.
 pub(crate) fn to_blocks(disk: &Arc<dyn Device>, blocks: Blocks, options: &Options) -> Result<Outcome> {
-    let mut run = Run::begin(disk, options, true)?;
+    finished(Run::begin(disk, options, true)?, disk, blocks, options)
+}
+
+/// The same with a volume that was checked just now.
+pub(crate) fn further(disk: &Arc<dyn Device>, blocks: Blocks, options: &Options) -> Result<Outcome> {
+    finished(Run::begin(disk, options, false)?, disk, blocks, options)
+}
+
+fn finished<'a>(
+    mut run: Run<'a>,
+    disk: &Arc<dyn Device>,
+    blocks: Blocks,
+    options: &'a Options,
+) -> Result<Outcome> {
     let before = run.volume.geometry().blocks_count;
     let new = target::superblock(&run.volume.sb, blocks, options.width)?;
     let after = new.geometry().blocks_count;
     let block_size = new.geometry().block_size.get();
     let is_same = after == before && new.features() == run.volume.sb.features();
     if !is_same {
-        if after < before {
-            run.shrink(&new)?;
-        } else {
-            run.grow(&new)?;
-        }
+        let unchecked = std::mem::take(&mut run.outcome.unchecked);
+        run = Run::staged(disk, options, &new)?;
+        run.outcome.unchecked = unchecked;
         run.finish()?;
     }
     Ok(Outcome { before, after, block_size, ..run.outcome })
@@ -78,7 +92,7 @@ pub(crate) fn attempt(
     let new = target::superblock(&run.volume.sb, blocks, Width::of(&run.volume.sb))?;
     let after = new.geometry().blocks_count;
     if after < run.volume.geometry().blocks_count {
-        run.shrink(&new)?;
+        run.stage(&new)?;
     }
     Ok((after, run.volume.staged))
 }
@@ -88,19 +102,92 @@ struct Run<'a> {
     options: &'a Options,
     volume: Volume,
     transactions: Vec<Transaction>,
+    loan: Option<Loan>,
+    /// Whether clusters are marked that are nobody's: then e2fsck -p is to look at the volume.
+    is_loose: bool,
     outcome: Outcome,
 }
 
 impl<'a> Run<'a> {
-    fn begin(disk: &Arc<dyn Device>, options: &'a Options, is_live: bool) -> Result<Self> {
-        let volume = Volume::open(Arc::clone(disk), is_live)?;
+    /// A volume that may be resized; checked if this is the first that is done with it.
+    fn begin(disk: &Arc<dyn Device>, options: &'a Options, is_first: bool) -> Result<Self> {
+        let volume = Volume::open(Arc::clone(disk), false)?;
         admit::admit(&volume)?;
-        let mut run = Self { options, volume, transactions: Vec::new(), outcome: Outcome::default() };
-        if is_live && let Some(problem) = run.check()? {
+        let mut run = Self::of(volume, options);
+        if is_first && let Some(problem) = run.check()? {
             let reason = format!("it is not sound: {problem}; run e2fsck -f first");
             return Err(Error::Refused(reason));
         }
         Ok(run)
+    }
+
+    fn of(volume: Volume, options: &'a Options) -> Self {
+        let outcome = Outcome::default();
+        Self { options, volume, transactions: Vec::new(), loan: None, is_loose: false, outcome }
+    }
+
+    /// Everything up to the shape `new`, with a journal that holds it as far as there can be one.
+    fn staged(disk: &Arc<dyn Device>, options: &'a Options, new: &SuperBlock) -> Result<Self> {
+        let journal = Journal::of(disk)?;
+        // A trial that grows a volume writes beyond its end only; one that shrinks it would copy data twice.
+        let shrinks = new.geometry().blocks_count < read_superblock(&**disk)?.geometry().blocks_count;
+        let is_live = journal.is_some() || !shrinks;
+        let mut run = Self::of(Volume::open(Arc::clone(disk), is_live)?, options);
+        run.stage(new)?;
+        let most = run.most_logged();
+        if journal.as_ref().is_some_and(|journal| journal.holds(most)) {
+            return Ok(run);
+        }
+        let taken = run.transactions.iter().flat_map(|transaction| transaction.fresh.iter().cloned());
+        let taken: RangeSet<u64> = taken.collect();
+        let loan = Loan::find(&mut run.volume, &taken, most)?;
+        if loan.is_none() && is_live {
+            return Ok(run);
+        }
+        let mut run = Self::of(Volume::open(Arc::clone(disk), true)?, options);
+        run.loan = loan;
+        run.stage(new)?;
+        Ok(run)
+    }
+
+    /// The most blocks of a transaction that needs a journal.
+    fn most_logged(&self) -> usize {
+        let previous = std::iter::once(None).chain(self.transactions.iter().map(Some));
+        let pairs = self.transactions.iter().zip(previous);
+        let logged = pairs.filter(|(transaction, _)| transaction.kind == Kind::Whole);
+        logged.map(|(transaction, previous)| transaction.home_blocks(previous)).max().unwrap_or(0)
+    }
+
+    fn stage(&mut self, new: &SuperBlock) -> Result<()> {
+        self.take_loan()?;
+        if new.geometry().blocks_count < self.volume.geometry().blocks_count {
+            self.shrink(new)?;
+        } else {
+            self.grow(new)?;
+        }
+        self.return_loan()
+    }
+
+    fn take_loan(&mut self) -> Result<()> {
+        let now = self.now();
+        let Some(mut loan) = self.loan.take() else { return Ok(()) };
+        loan.mark(&mut self.volume)?;
+        self.is_loose = true;
+        self.end_transaction(Kind::Marks)?;
+        loan.begin(&mut self.volume, now)?;
+        self.is_loose = loan.own.is_some();
+        self.loan = Some(loan);
+        self.end_transaction(Kind::NewJournal)
+    }
+
+    fn return_loan(&mut self) -> Result<()> {
+        let Some(loan) = self.loan.take() else { return Ok(()) };
+        loan.end(&mut self.volume)?;
+        self.is_loose = true;
+        self.end_transaction(Kind::OldJournal)?;
+        loan.unmark(&mut self.volume)?;
+        self.is_loose = false;
+        self.end_transaction(Kind::Marks)
     }
 
     /// The first problem of the staged volume.
@@ -128,7 +215,9 @@ impl<'a> Run<'a> {
 
     fn end_transaction(&mut self, kind: Kind) -> Result<()> {
         let now = self.now();
-        self.volume.sb.set_write_time(now);
+        let sb = &mut self.volume.sb;
+        sb.set_write_time(now);
+        sb.set_state(if self.is_loose { sb.state() & !STATE_VALID } else { sb.state() | STATE_VALID });
         let transaction = Transaction::of(&mut self.volume, kind)?;
         self.transactions.push(transaction);
         Ok(())
@@ -144,11 +233,46 @@ impl<'a> Run<'a> {
         self.end_transaction(Kind::Whole)
     }
 
-    fn evacuate(&mut self, clusters: RangeSet<u64>, new: &SuperBlock) -> Result<()> {
-        let moved = evacuate::evacuate(&mut self.volume, clusters, new.geometry().inodes_count())?;
+    fn evacuate(&mut self, mut clusters: RangeSet<u64>, new: &SuperBlock) -> Result<()> {
+        for lent in self.loan.iter().flat_map(|loan| loan.clusters().into_iter().collect::<Vec<_>>()) {
+            clusters.remove(lent);
+        }
+        let moved = evacuate::evacuate(&mut self.volume, clusters.clone(), new.geometry().inodes_count())?;
         self.outcome.blocks_moved += moved.blocks;
         self.outcome.inodes_moved += moved.inodes;
-        Ok(())
+        self.move_journal(clusters, moved.left)
+    }
+
+    /// Moves the volume's own journal, if it lies in what is to be left. The clusters `barred` are in use on
+    /// the device still.
+    fn move_journal(&mut self, leaving: RangeSet<u64>, barred: RangeSet<u64>) -> Result<()> {
+        let Some(nr) = evacuate::journal(&self.volume) else { return Ok(()) };
+        let inode = match &self.loan {
+            Some(Loan { own: Some(own), .. }) => own.clone(),
+            Some(_) => return Ok(()),
+            None => inodes::read(&self.volume, nr)?,
+        };
+        if !evacuate::is_touched(&mut self.volume, nr, &inode, &leaving)? {
+            return Ok(());
+        }
+        self.end_transaction(Kind::Whole)?;
+        let Relocated { inode, left, blocks } =
+            evacuate::relocate_journal(&mut self.volume, nr, &inode, leaving, barred)?;
+        self.outcome.blocks_moved += blocks;
+        let was_loose = std::mem::replace(&mut self.is_loose, true);
+        self.end_transaction(Kind::Marks)?;
+        match &mut self.loan {
+            Some(loan) => loan.own = Some(inode),
+            None => {
+                inodes::write(&self.volume, nr, &inode)?;
+                let mut raw = *self.volume.sb.raw();
+                loan::back_up(&mut raw, &inode);
+                self.volume.sb = SuperBlock::from_raw(raw)?;
+                self.end_transaction(Kind::NewJournal)?;
+            }
+        }
+        self.is_loose = was_loose;
+        left.into_iter().try_for_each(|range| self.volume.mark(range, false))
     }
 
     /// The superblock of the volume as it is now, in the size and width of `new`.
@@ -175,6 +299,9 @@ impl<'a> Run<'a> {
         let bare = target::without_reserve(&self.volume.sb)?;
         reshape::reshape(&mut self.volume, bare)?;
         self.end_transaction(Kind::Whole)?;
+        if self.loan.as_ref().is_some_and(|loan| !loan.is_below(end)) {
+            self.return_loan()?;
+        }
         let cut = self.shaped(new)?;
         reshape::reshape(&mut self.volume, cut)?;
         self.end_transaction(Kind::Cut)?;
@@ -194,9 +321,11 @@ impl<'a> Run<'a> {
             return Err(Error::Unsound(problem));
         }
         self.volume.disk.flush()?;
+        let mut previous = None;
         for transaction in &self.transactions {
-            let is_logged = transaction.write(&self.volume.disk, self.options.now)?;
-            self.outcome.in_place |= !is_logged;
+            let is_safe = transaction.write(&self.volume.disk, previous, self.options.now)?;
+            self.outcome.in_place |= !is_safe;
+            previous = Some(transaction);
         }
         commit::write_backups(&self.volume)
     }

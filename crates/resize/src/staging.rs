@@ -28,12 +28,6 @@ impl Staging {
         Self { disk, size, changed: RwLock::default() }
     }
 
-    /// The changes so far.
-    pub(crate) fn changed(&self) -> Vec<(BlockNr, Arc<[u8]>)> {
-        let changed = self.changed.read();
-        changed.iter().map(|(nr, bytes)| (BlockNr::new(*nr), Arc::clone(bytes))).collect()
-    }
-
     /// A block to be changed: as it is on the device, where that matters.
     fn below(&self, nr: BlockNr, reads: bool) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.size.len()];
@@ -47,6 +41,17 @@ impl Staging {
         let changed = self.changed.read();
         changed.get(&block).cloned()
     }
+}
+
+/// The blocks that `after` has otherwise than `before`, from which it was cloned and changed.
+pub(crate) fn newer(after: &Staging, before: Option<&Staging>) -> Vec<(BlockNr, Arc<[u8]>)> {
+    let known = before.map(|before| before.changed.read());
+    let after = after.changed.read();
+    let is_old = |nr: &u64, bytes| {
+        known.as_ref().and_then(|known| known.get(nr)).is_some_and(|old| Arc::ptr_eq(old, bytes))
+    };
+    let newer = after.iter().filter(|(nr, bytes)| !is_old(nr, bytes));
+    newer.map(|(nr, bytes)| (BlockNr::new(*nr), Arc::clone(bytes))).collect()
 }
 
 impl Device for Staging {
@@ -135,7 +140,10 @@ mod tests {
         staged.read_at(Bytes::new(1096), &mut found).unwrap();
         let expected = [vec![1; 404], vec![2; 600], vec![1; 972], vec![3; 1024]].concat();
         assert!(found == expected);
-        let blocks: Vec<u64> = staged.changed().iter().map(|(nr, _)| nr.get()).collect();
-        assert_eq!(blocks, [1, 2]);
+        let blocks = |newer: &[(BlockNr, _)]| newer.iter().map(|(nr, _)| nr.get()).collect::<Vec<u64>>();
+        assert_eq!(blocks(&newer(&staged, None)), [1, 2]);
+        let earlier = staged.clone();
+        staged.write_at(Bytes::new(2048), &[4; 10]).unwrap();
+        assert_eq!(blocks(&newer(&staged, Some(&earlier))), [2]);
     }
 }

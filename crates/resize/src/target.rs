@@ -43,7 +43,14 @@ pub(crate) fn superblock(old: &SuperBlock, blocks: Blocks, width: Width) -> Resu
     let ratio = u64::from(geometry.cluster_blocks());
     let mut blocks = Blocks::new(blocks.get() / ratio * ratio);
     loop {
-        let sb = sized(old, blocks, width)?;
+        let sb = match sized(old, blocks, width) {
+            // The last group may be too short even for its copies of superblock and descriptors.
+            Err(Error::Corrupt(_)) if end_of_group(geometry, blocks) < blocks => {
+                blocks = end_of_group(geometry, blocks);
+                continue;
+            }
+            other => other?,
+        };
         match useless_end(sb.geometry()) {
             Some(rest) if blocks.get() - rest > u64::from(geometry.first_data_block) => {
                 blocks = Blocks::new(blocks.get() - rest);
@@ -51,6 +58,15 @@ pub(crate) fn superblock(old: &SuperBlock, blocks: Blocks, width: Width) -> Resu
             Some(_) => return Err(Error::Size("the first group would not hold its own metadata".into())),
             None => return Ok(sb),
         }
+    }
+}
+
+/// The blocks of the whole groups among the first `blocks`, of which there are some; else `blocks`.
+fn end_of_group(geometry: &Geometry, blocks: Blocks) -> Blocks {
+    let (first, per) = (u64::from(geometry.first_data_block), u64::from(geometry.blocks_per_group()));
+    match blocks.get().saturating_sub(first) / per {
+        0 => blocks,
+        groups => Blocks::new(first + groups * per),
     }
 }
 

@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 /// the file. An image file is made longer as needed, and cut behind a volume that shrinks.
 ///
 /// The volume is checked before, and the result in memory before it is written. A crash leaves the old
-/// volume, the new one, or one whose journal the next mount or e2fsck -p replays; without a journal that can
-/// hold the changes, e2fsck must mend it.
+/// volume, the new one, or one that the next mount or e2fsck -p finishes; only where no journal finds room for
+/// the changes must e2fsck -f mend it, which is printed then.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare resize disk.img 20G\n  hectare resize disk.img min\n  \
                         hectare resize --estimate disk.img")]

@@ -45,6 +45,7 @@ mod repair;
 mod report;
 mod reproduce;
 mod reproducible;
+mod resize;
 mod salvage;
 mod space;
 mod stress;

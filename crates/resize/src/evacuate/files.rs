@@ -1,9 +1,9 @@
 //! Moves the blocks of one file, and builds its map anew.
 
 use super::{Evacuation, is_directory};
-use crate::commit::Tree;
 use crate::error::Result;
 use crate::metadata;
+use crate::tree::Tree;
 use hectare_ext4::extent::{self, Built, Extent};
 use hectare_ext4::indirect;
 use hectare_ext4::inode::{Inode, Kind};
@@ -51,7 +51,7 @@ impl Evacuation<'_> {
     }
 
     /// The extents after what has to move was copied.
-    fn relocate(&mut self, nr: InodeNr, inode: &Inode, old: &[Extent]) -> Result<Vec<Extent>> {
+    pub(super) fn relocate(&mut self, nr: InodeNr, inode: &Inode, old: &[Extent]) -> Result<Vec<Extent>> {
         let mut new: Vec<Extent> = Vec::new();
         let mut last: LastCluster = None;
         for extent in old {
@@ -159,7 +159,7 @@ impl Evacuation<'_> {
     }
 
     /// Builds the map of `extents`, with its nodes where they were as far as they may stay.
-    fn rebuild(
+    pub(super) fn rebuild(
         &mut self,
         nr: InodeNr,
         to: InodeNr,

@@ -77,7 +77,7 @@ impl File<'_> {
         let hole =
             || Error::from(Corrupt::new(self.kind.structure(), Place::Inode(self.nr), "it has a hole"));
         let logical = logical.ok_or_else(hole)?;
-        let tree = crate::commit::Tree { volume: self.volume, nr: self.nr, root: self.inode.block };
+        let tree = crate::tree::Tree { volume: self.volume, nr: self.nr, root: self.inode.block };
         let Mapping::Mapped(extent) = MapKind::of(self.inode.flags).lookup(&tree, logical)? else {
             return Err(hole());
         };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod crash;
+mod fields;
 mod pairs;
 mod sizes;
 mod support;

@@ -49,6 +49,12 @@ fn pairs_of_sizes_agree_with_resize2fs() {
 }
 
 #[test]
+fn regression_a_last_group_too_short_for_its_backup_is_left_out() {
+    let pair = Pair::new("stripe", &["-g", "1024"], 172, 109);
+    judge("regression_a_last_group_too_short_for_its_backup_is_left_out", &pair);
+}
+
+#[test]
 fn many_random_pairs_agree_with_resize2fs() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let Some(count) = number("HECTARE_RESIZE_PAIRS") else {

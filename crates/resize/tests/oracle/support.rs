@@ -1,5 +1,6 @@
 //! Volumes with something in them, resized by Hectare and by resize2fs, and compared.
 
+use crate::fields;
 use hectare_device::{Device, FileOptions};
 use hectare_oracle::compare::{Times, What};
 use hectare_oracle::{Combo, Entry, KernelMount, Scale, Skip, Tree, dumpe2fs, fsck, scratch, tool, walk};
@@ -94,7 +95,11 @@ impl Pair {
         let theirs = tool::run(tool::need("resize2fs")?.arg("-f").arg(&other).arg(format!("{}M", self.to)));
         let done = match done {
             Ok(done) => done,
-            Err(error @ (hectare_resize::Error::NoSpace { .. } | hectare_resize::Error::Size(_))) => {
+            Err(
+                error @ (hectare_resize::Error::NoSpace { .. }
+                | hectare_resize::Error::Size(_)
+                | hectare_resize::Error::Refused(_)),
+            ) => {
                 assert!(!theirs.succeeded(), "{self:?}: only Hectare has no room: {error}");
                 fs::remove_file(image).unwrap();
                 fs::remove_file(other).unwrap();
@@ -105,7 +110,7 @@ impl Pair {
         fsck::assert_clean(&image)?;
         hectare_oracle::assert_same(&self.entries(&image)?, &before, self.compared());
         if theirs.succeeded() {
-            self.compare_superblocks(&image, &other)?;
+            fields::compare(&format!("{self:?}"), &image, &other, &done)?;
         }
         if self.combo.mountable().is_ok() {
             self.use_it(&image)?;
@@ -113,16 +118,6 @@ impl Pair {
         fs::remove_file(image).unwrap();
         fs::remove_file(other).unwrap();
         Ok(done)
-    }
-
-    /// What resize2fs decides as well. Free blocks differ by the nodes of maps and by reserved descriptors.
-    fn compare_superblocks(&self, ours: &Path, theirs: &Path) -> Result<(), Skip> {
-        let (ours, theirs) = (dumpe2fs(ours)?, dumpe2fs(theirs)?);
-        for field in ["Block count", "Inode count", "Blocks per group", "Inodes per group", "First inode"] {
-            assert_eq!(ours.field(field), theirs.field(field), "{self:?}: {field}");
-        }
-        assert_eq!(ours.groups.len(), theirs.groups.len(), "{self:?}: groups");
-        Ok(())
     }
 
     /// The kernel writes into it, and it is sound still.
