@@ -152,15 +152,18 @@ fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {
     Ok(SuperBlock::parse(&bytes, device.len())?)
 }
 
-/// The journal of the volume on disk, clean.
-struct Journal {
+/// The journal inside the volume on a device, clean, for a transaction without the engine.
+pub struct Journal {
     log: Log,
     sb: SuperBlock,
 }
 
 impl Journal {
     /// The journal, if the volume has one inside that can be used.
-    fn of(disk: &Arc<dyn Device>) -> Result<Option<Self>> {
+    ///
+    /// # Errors
+    /// If the volume or the journal's map can't be read.
+    pub fn of(disk: &Arc<dyn Device>) -> Result<Option<Self>> {
         let sb = read_superblock(&**disk)?;
         let Some(nr) = sb.journal_inode() else { return Ok(None) };
         let volume = Volume::open(Arc::clone(disk), false)?;
@@ -181,11 +184,18 @@ impl Journal {
     }
 
     /// Whether it has room for a transaction of these blocks.
-    fn holds(&self, blocks: &[LoggedBlock]) -> bool {
+    #[must_use]
+    pub fn holds(&self, blocks: &[LoggedBlock]) -> bool {
         self.log.needed(blocks.len(), 0) < self.log.free()
     }
 
-    fn write(
+    /// Makes a volume with blocks of `size` have the blocks `home`, in ascending order and the superblock's among
+    /// them, at once: a crash leaves it without them or with a log that recovery takes them from. `now` is since
+    /// 1970.
+    ///
+    /// # Errors
+    /// If the device fails; its volume has a journal to be replayed then, if it changed at all.
+    pub fn write(
         mut self,
         disk: &Arc<dyn Device>,
         size: hectare_units::BlockSize,

@@ -20,6 +20,7 @@
 mod admit;
 mod bitmap;
 mod commit;
+mod convert;
 mod error;
 mod evacuate;
 mod inodes;
@@ -34,6 +35,8 @@ mod staging;
 mod target;
 mod volume;
 
+pub use commit::Journal;
+pub use convert::{CONVERTED, convert};
 pub use error::{Error, Result};
 pub use resize::{Target, estimate, resize};
 pub use run::{Options, Outcome};
