@@ -1,6 +1,6 @@
 //! Gives a volume of the same size another form of its base metadata: wider or narrower descriptors (`64bit`),
 //! backups in other groups (`sparse_super`, `sparse_super2`), descriptor blocks reserved for growing or not
-//! (`resize_inode`).
+//! (`resize_inode`). And makes room for what its caller puts somewhere itself.
 //!
 //! Everything is written straight to the device, in no order that a crash could survive: it is a copy, which
 //! the caller compares with the volume and writes as he sees fit.
@@ -9,6 +9,7 @@ use crate::admit;
 use crate::commit::write_backups;
 use crate::error::{Error, Result};
 use crate::evacuate;
+use crate::metadata;
 use crate::reserve;
 use crate::reshape;
 use crate::target;
@@ -19,6 +20,8 @@ use hectare_ext4::geometry::Geometry;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_units::low16;
+use rangemap::RangeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The features that [`convert`] turns on and off.
@@ -51,12 +54,32 @@ pub fn convert(copy: &Arc<dyn Device>, goal: &Features, now: Timestamp) -> Resul
     let new = form(&volume.sb, goal)?;
     reshape::reshape(&mut volume, new)?;
     reserve::fill(&mut volume, table, now)?;
+    write(&mut volume, copy)
+}
+
+/// Moves what files have in these blocks of the volume on `copy` elsewhere.
+///
+/// # Errors
+/// As [`convert`].
+pub fn vacate(copy: &Arc<dyn Device>, blocks: &[Range<u64>]) -> Result<()> {
+    let mut volume = Volume::open(Arc::clone(copy), true)?;
+    admit::admit(&volume)?;
+    let mut clusters = RangeSet::new();
+    for range in blocks {
+        metadata::insert(&mut clusters, metadata::clusters(volume.geometry(), range));
+    }
+    let inodes = volume.geometry().inodes_count();
+    evacuate::evacuate(&mut volume, clusters, inodes)?;
+    write(&mut volume, copy)
+}
+
+fn write(volume: &mut Volume, copy: &Arc<dyn Device>) -> Result<()> {
     volume.stage()?;
     let size = volume.geometry().block_size;
     for (nr, bytes) in volume.staged.changed() {
         copy.write_at(nr.offset(size), &bytes)?;
     }
-    write_backups(&volume)
+    write_backups(volume)
 }
 
 /// The superblock of the volume with the features of `goal`.

@@ -36,7 +36,7 @@ mod target;
 mod volume;
 
 pub use commit::Journal;
-pub use convert::{CONVERTED, convert};
+pub use convert::{CONVERTED, convert, vacate};
 pub use error::{Error, Result};
 pub use resize::{Target, estimate, resize};
 pub use run::{Options, Outcome};

@@ -17,6 +17,7 @@ use crate::fields;
 use hectare_device::Device;
 use hectare_ext4::feature::{Compat, Features};
 use hectare_ext4::superblock::SuperBlock;
+use hectare_resize::vacate;
 use std::sync::Arc;
 
 /// Blocks of a log beyond those that it is to hold: its superblock, descriptors, the commit block.
@@ -73,6 +74,11 @@ fn main(overlay: &Arc<Overlay>, mut volume: Volume<'_>, changes: &Changes, goal:
     structural |= shape::apply(&copy, &sb, goal, changes.now)?;
     if let Some(size) = changes.inode_size {
         let mut volume = Volume::new(overlay, superblock(&**overlay)?);
+        let obstacles = slots::obstacles(&mut volume, size)?;
+        if !obstacles.is_empty() {
+            vacate(&copy, &obstacles)?;
+            volume = Volume::new(overlay, superblock(&**overlay)?);
+        }
         structural |= slots::enlarge(&mut volume, size)?;
         volume.finish(changes.now)?;
     }

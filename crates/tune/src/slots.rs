@@ -3,6 +3,8 @@
 //! With `flex_bg` a table goes to the first place with room from its group on, else into its own group. The old
 //! tables are freed one after the other, so that later ones may lie where earlier ones did.
 //!
+//! Without `flex_bg` a table that has no room elsewhere grows in its place, from which files were moved away.
+//!
 //! Invariant: a table that is still to be moved is never written over. Clusters are shared between pieces of
 //! metadata with `bigalloc`, and freed with the last of them.
 
@@ -37,6 +39,27 @@ pub(crate) fn enlarge(volume: &mut Volume<'_>, size: u32) -> Result<bool> {
     volume.set_superblock(new);
     volume.shift_overhead(|overhead| overhead.saturating_add(more))?;
     Ok(true)
+}
+
+/// Blocks behind the tables that are to be vacated before, where a group must have its larger table in itself
+/// and has no room for it.
+pub(crate) fn obstacles(volume: &mut Volume<'_>, size: u32) -> Result<Vec<Range<u64>>> {
+    let new = superblock(volume, size)?;
+    let (old_len, len) = (volume.geometry().itable_blocks(), new.geometry().itable_blocks());
+    if volume.sb().features().incompat.contains(Incompat::FLEX_BG) {
+        return Ok(Vec::new());
+    }
+    let mut behind = Vec::new();
+    let mut has_room = true;
+    for group in volume.all_groups() {
+        has_room &= volume.find_run(group, len)?.is_some();
+        let start = volume.group(group)?.inode_table.get();
+        let geometry = volume.geometry();
+        let end = geometry.first_block(group).get() + u64::from(geometry.blocks_in(group));
+        behind.push(start + u64::from(old_len)..(start + u64::from(len)).min(end));
+    }
+    behind.retain(|range| range.start < range.end);
+    Ok(if has_room { Vec::new() } else { behind })
 }
 
 /// The superblock with inodes of `size` bytes.

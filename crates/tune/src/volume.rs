@@ -261,29 +261,36 @@ impl<'a> Volume<'a> {
         self.set_block_bitmap(nr, &bitmap)
     }
 
-    /// Takes the first run of free clusters in a group that has room for so many blocks.
-    pub(crate) fn take_run(&mut self, nr: GroupNr, blocks: u32) -> Result<Option<BlockNr>> {
+    /// The first run of free clusters in a group that has room for so many blocks, as a bit of its bitmap.
+    pub(crate) fn find_run(&mut self, nr: GroupNr, blocks: u32) -> Result<Option<u32>> {
         let ratio = self.geometry().cluster_blocks();
         let need = blocks.div_ceil(ratio);
         if self.group(nr)?.free_clusters < need {
             return Ok(None);
         }
-        let mut bitmap = self.block_bitmap(nr)?;
-        let geometry = self.geometry();
+        let bitmap = self.block_bitmap(nr)?;
         // The last cluster may be cut short by the end of the volume.
-        let whole = geometry.blocks_in(nr) / ratio;
+        let whole = self.geometry().blocks_in(nr) / ratio;
         let mut start = 0;
         for cluster in 0..whole {
             if is_set(&bitmap, cluster) {
                 start = cluster + 1;
             } else if cluster + 1 - start == need {
-                let at = geometry.first_block(nr).get() + u64::from(start) * u64::from(ratio);
-                set_bits(&mut bitmap, start, need);
-                self.set_block_bitmap(nr, &bitmap)?;
-                return Ok(Some(BlockNr::new(at)));
+                return Ok(Some(start));
             }
         }
         Ok(None)
+    }
+
+    /// Takes the first run of free clusters in a group that has room for so many blocks.
+    pub(crate) fn take_run(&mut self, nr: GroupNr, blocks: u32) -> Result<Option<BlockNr>> {
+        let Some(start) = self.find_run(nr, blocks)? else { return Ok(None) };
+        let mut bitmap = self.block_bitmap(nr)?;
+        let (geometry, ratio) = (self.geometry(), self.geometry().cluster_blocks());
+        let at = geometry.first_block(nr).get() + u64::from(start) * u64::from(ratio);
+        set_bits(&mut bitmap, start, blocks.div_ceil(ratio));
+        self.set_block_bitmap(nr, &bitmap)?;
+        Ok(Some(BlockNr::new(at)))
     }
 
     /// Changes the count of clusters that no file can have, where it is known.

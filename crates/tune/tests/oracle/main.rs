@@ -1,0 +1,5 @@
+//! Changes of volumes that others made and filled, judged by e2fsck and the kernel.
+
+mod crash;
+mod drawn;
+mod support;
