@@ -5,6 +5,9 @@
 //! their places, and the journal is clean again. A crash before the commit leaves the old volume; one after
 //! it a journal that e2fsck and the kernel replay. The superblock is part of the transaction.
 //!
+//! Where checksums, descriptors or inodes change their form, what was logged reaches its place under a
+//! superblock of a form between both, so that the journal's inode can be read at any time.
+//!
 //! A cut ([`Kind::Cut`]) is different: it takes groups away in which nothing is in use any more. The kernel
 //! reads the shape of a volume before it replays the journal, so a logged superblock with fewer groups would
 //! let it use groups that do not exist. The superblock alone is the cut: one sector pair, written
@@ -23,7 +26,7 @@ use crate::staging::Staging;
 use crate::volume::Volume;
 use hectare_device::Device;
 use hectare_ext4::extent::{TreeGeometry, TreeRead};
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::map::MapKind;
@@ -86,7 +89,7 @@ impl Transaction {
         match self.kind {
             Kind::Cut => self.write_superblock_first(disk, &home)?,
             Kind::Whole => match Journal::of(disk)? {
-                Some(journal) if journal.holds(&home) => journal.write(disk, self.block_size, &home, now)?,
+                Some(journal) if journal.holds(&home) => journal.write(disk, self.block_size, &home, None, now)?,
                 _ => {
                     self.write_in_place(disk, &home)?;
                     return Ok(false);
@@ -191,7 +194,7 @@ impl Journal {
 
     /// Makes a volume with blocks of `size` have the blocks `home`, in ascending order and the superblock's among
     /// them, at once: a crash leaves it without them or with a log that recovery takes them from. `now` is since
-    /// 1970.
+    /// 1970. `bridge` is one of the blocks as it is to be until the new superblock is there.
     ///
     /// # Errors
     /// If the device fails; its volume has a journal to be replayed then, if it changed at all.
@@ -200,34 +203,74 @@ impl Journal {
         disk: &Arc<dyn Device>,
         size: hectare_units::BlockSize,
         home: &[LoggedBlock],
+        bridge: Option<LoggedBlock>,
         now: Duration,
     ) -> Result<()> {
         let at = size.block_at(SUPERBLOCK_OFFSET);
         let within = size.within(SUPERBLOCK_OFFSET);
         let mut logged = home.to_vec();
-        let mut last = self.sb.render(GroupNr::new(0));
+        let mut last = self.sb.clone();
         for (nr, bytes) in &mut logged {
             if *nr == at {
                 let mut whole = bytes.to_vec();
                 let slot = &mut whole[within..within + SIZE];
                 let mut sb = SuperBlock::parse(slot, hectare_units::Bytes::new(u64::MAX))?;
-                last = sb.render(GroupNr::new(0));
+                last = sb.clone();
                 sb.set_needs_recovery(true);
                 slot.copy_from_slice(&sb.render(GroupNr::new(0)));
                 *bytes = Arc::from(whole);
             }
         }
+        let between = between(&self.sb, &last)?;
         self.sb.set_needs_recovery(true);
-        disk.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?;
-        disk.flush()?;
+        write_superblock(disk, &self.sb)?;
         let first = self.log.next();
         self.log.begin(first)?;
         self.log.append(&logged, &[], now)?;
+        if let Some(between) = between {
+            write_superblock(disk, &between)?;
+            let is_bridged = |nr: BlockNr| bridge.as_ref().is_some_and(|(bridged, _)| *bridged == nr);
+            let rest = logged.iter().filter(|(nr, _)| *nr != at && !is_bridged(*nr)).chain(&bridge);
+            write_all(disk, size, &rest.cloned().collect::<Vec<_>>())?;
+            write_all(disk, size, &logged.iter().filter(|(nr, _)| *nr == at).cloned().collect::<Vec<_>>())?;
+        }
         write_all(disk, size, &logged)?;
         self.log.finish()?;
-        disk.write_at(SUPERBLOCK_OFFSET, &last)?;
-        Ok(disk.flush()?)
+        write_superblock(disk, &last)
     }
+}
+
+fn write_superblock(disk: &Arc<dyn Device>, sb: &SuperBlock) -> Result<()> {
+    disk.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+    Ok(disk.flush()?)
+}
+
+/// The superblock while some of the blocks have their new form already, if that differs so that the journal's
+/// own inode could not be read under the old one: without checksums, and with the descriptors taken for narrow
+/// ones, which start with the same bytes.
+fn between(old: &SuperBlock, new: &SuperBlock) -> Result<Option<SuperBlock>> {
+    let width = |sb: &SuperBlock| sb.geometry().desc_size;
+    let form = |sb: &SuperBlock| {
+        let features = sb.features();
+        let sums = (features.metadata_csum(), features.group_checksums(), sb.value_seed(), sb.uuid());
+        (sums, width(sb), sb.geometry().inode_size, features.incompat.contains(Incompat::EXTENTS))
+    };
+    if form(old) == form(new) {
+        return Ok(None);
+    }
+    let mut raw = *old.raw();
+    let sums = RoCompat::METADATA_CSUM | RoCompat::GDT_CSUM;
+    raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() & !sums.bits()).into();
+    let mut incompat = old.features().incompat - Incompat::CSUM_SEED;
+    if width(old) != width(new) {
+        incompat -= Incompat::BIT64;
+        raw.s_desc_size = 0.into();
+    }
+    raw.s_feature_incompat = incompat.bits().into();
+    raw.s_checksum = 0.into();
+    let mut between = SuperBlock::from_raw(raw)?;
+    between.set_needs_recovery(true);
+    Ok(Some(between))
 }
 
 /// Where the journal's blocks lie.

@@ -24,7 +24,7 @@ use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::superblock::{SIZE, STATE_VALID, SuperBlock};
 use hectare_journal::LoggedBlock;
 use hectare_resize::Journal;
-use hectare_units::{BlockNr, GroupNr, low32};
+use hectare_units::{BlockNr, Bytes, GroupNr, low32, usize_of};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,9 +121,36 @@ impl<'a> Difference<'a> {
         Ok(journal.is_some_and(|journal| self.logged().is_ok_and(|blocks| journal.holds(&blocks))))
     }
 
-    /// The blocks of the transaction, the superblock's among them.
+    /// Where tables are new ones of larger inodes: the block of the new table where the old size has the
+    /// journal's inode, with that inode there. Nothing else is there: what an inode had fills the first part of
+    /// its larger slot.
+    fn bridge(&self) -> Result<Option<LoggedBlock>> {
+        let (old, new) = (self.old.geometry(), self.new.geometry());
+        let Some(nr) = self.old.journal_inode().filter(|_| old.inode_size != new.inode_size) else {
+            return Ok(None);
+        };
+        let slot = |sb: &SuperBlock, device: &Overlay| -> Result<Option<Bytes>> {
+            let Some((group, index)) = sb.geometry().inode_slot(nr) else { return Ok(None) };
+            let table = Volume::new(device, sb.clone()).group(group)?.inode_table;
+            let within = u64::from(index) * u64::from(old.inode_size);
+            Ok(Some(table.offset(old.block_size) + Bytes::new(within)))
+        };
+        let before = OverlayDevice::new(Arc::clone(self.overlay.inner()));
+        let (Some(from), Some(to)) = (slot(self.old, &before)?, slot(&self.new, self.overlay)?) else {
+            return Ok(None);
+        };
+        let block = new.block_size.block_at(to);
+        let mut bytes = self.read(block)?;
+        let at = new.block_size.within(to);
+        before.read_at(from, &mut bytes[at..at + usize_of(old.inode_size)])?;
+        Ok(Some((block, Arc::from(bytes))))
+    }
+
+    /// The blocks of the transaction, the superblock's among them, and the one that is bridged.
     fn logged(&self) -> Result<Vec<LoggedBlock>> {
-        let all: BTreeSet<BlockNr> = self.home.iter().copied().chain([self.superblock()]).collect();
+        let bridged = self.bridge()?.map(|(nr, _)| nr);
+        let all = self.home.iter().copied().chain([self.superblock()]).chain(bridged);
+        let all: BTreeSet<BlockNr> = all.collect();
         all.into_iter().map(|nr| Ok((nr, Arc::from(self.read(nr)?)))).collect()
     }
 
@@ -152,7 +179,14 @@ impl<'a> Difference<'a> {
         let device = self.overlay.inner();
         let blocks = self.logged()?;
         match Journal::of(device)?.filter(|journal| journal.holds(&blocks)) {
-            Some(journal) => journal.write(device, self.new.geometry().block_size, &blocks, now)?,
+            Some(journal) => {
+                let bridge = self.bridge()?;
+                if let Some((nr, bytes)) = bridge.as_ref().filter(|(nr, _)| !self.home.contains(nr)) {
+                    device.write_at(nr.offset(self.new.geometry().block_size), bytes)?;
+                    device.flush()?;
+                }
+                journal.write(device, self.new.geometry().block_size, &blocks, bridge, now)?;
+            }
             None => {
                 self.write_between(self.old)?;
                 return Ok(false);

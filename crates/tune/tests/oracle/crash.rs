@@ -1,7 +1,7 @@
 //! Power cuts at any moment of a change: the volume is the old one, the new one, or one that e2fsck -p finishes;
 //! and no file is lost.
 
-use crate::support::{Base, changes};
+use crate::support::{Base, changes, long};
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
 use hectare_oracle::{Skip, assert_same, fsck, scratch, skip_part};
 use hectare_tune::tune;
@@ -24,7 +24,7 @@ fn judge(base: &Base, options: Options) -> Result<usize, Skip> {
     assert!(!done.in_place, "{base:?} {options:?}: a journal takes it");
     let mut states = CrashStates::new(MemoryDevice::from_bytes(&bytes), recorded.log());
     let points: Vec<usize> = states.points().collect();
-    let wanted = if hectare_oracle::long() { STATES * 10 } else { STATES };
+    let wanted = if long() { STATES * 10 } else { STATES };
     let step = (points.len() / wanted).max(1);
     // What lies at the ends of the change is dense with flushes.
     let tail = points.len().saturating_sub(wanted / 2);
@@ -70,9 +70,9 @@ fn a_power_cut_loses_nothing() {
         ("ext4", &["-O", "^has_journal"], 64, &[("-O", "has_journal,orphan_file"), UUID]),
         ("ext4", &["-O", "^has_journal"], 64, &[UUID]),
         ("ext4", &["-O", "^has_journal"], 64, &[("-I", "512")]),
-        ("ext2-1k", &["-I", "128"], 64, &[("-I", "256"), ("-O", "extent,64bit")]),
-        ("ext2-1k", &[], 64, &[("-O", "has_journal")]),
-        ("ext3-1k", &["-I", "128"], 64, &[("-I", "256"), ("-O", "^resize_inode")]),
+        ("ext2-1k-128", &[], 64, &[("-I", "256"), ("-O", "extent,64bit")]),
+        ("ext2-1k-128", &[], 64, &[("-O", "has_journal")]),
+        ("ext3-1k", &[], 64, &[("-I", "256"), ("-O", "^resize_inode")]),
     ];
     let mut judged = 0;
     for (name, more, mib, options) in cases.iter().filter(|case| format!("{case:?}").contains(&only)) {
