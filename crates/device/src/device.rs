@@ -1,7 +1,7 @@
 //! The [`Device`] trait, with the plain versions of what every backend can do.
 
 use crate::scratch::with_scratch;
-use crate::{Error, Operation, Reason, Result, Span};
+use crate::{Error, Extent, Operation, Reason, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -106,6 +106,16 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// What is known of the start of a range without reading it: how many of its bytes read as zeros, or how
+    /// many may hold data. Others may change that at any time, as they may change the bytes.
+    ///
+    /// # Errors
+    /// If the range lies outside or the storage fails.
+    fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
+        check_range(self, Operation::Read, Span::new(at, len))?;
+        Ok(Extent::data(len))
+    }
+
     /// Whether changes are refused.
     fn is_read_only(&self) -> bool;
 
@@ -164,6 +174,9 @@ macro_rules! forward {
             fn discards_to_zeros(&self) -> bool {
                 (**self).discards_to_zeros()
             }
+            fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
+                (**self).extent_at(at, len)
+            }
             fn is_read_only(&self) -> bool {
                 (**self).is_read_only()
             }
@@ -206,6 +219,11 @@ macro_rules! of_inner {
             self.inner.is_read_only()
         }
     };
+    (extent_at) => {
+        fn extent_at(&self, at: Bytes, len: Bytes) -> $crate::Result<$crate::Extent> {
+            self.inner.extent_at(at, len)
+        }
+    };
     (alignment) => {
         fn alignment(&self) -> u32 {
             self.inner.alignment()
@@ -218,14 +236,18 @@ macro_rules! of_inner {
 pub(crate) use of_inner;
 
 /// The length of all parts together.
-pub(crate) fn total_len(parts: &[IoSlice<'_>]) -> Bytes {
+#[must_use]
+pub fn total_len(parts: &[IoSlice<'_>]) -> Bytes {
     // Slices in memory cannot add up to 2^64 bytes unless one is listed absurdly often; that then fits no
     // device.
     Bytes::new(parts.iter().fold(0, |sum, part| u64_of(part.len()).saturating_add(sum)))
 }
 
-/// Refuses a range that does not lie inside the device.
-pub(crate) fn check_range<D: Device + ?Sized>(device: &D, operation: Operation, span: Span) -> Result<()> {
+/// Refuses a range that does not lie inside the device: for implementations of [`Device`].
+///
+/// # Errors
+/// [`Reason::OutOfRange`].
+pub fn check_range<D: Device + ?Sized>(device: &D, operation: Operation, span: Span) -> Result<()> {
     check_fits(device.name(), device.len(), operation, span)
 }
 
@@ -238,8 +260,11 @@ pub(crate) fn check_fits(name: &str, size: Bytes, operation: Operation, span: Sp
     Err(Error::new(name, operation, Some(span), Reason::OutOfRange(size)))
 }
 
-/// Refuses a change outside the device, or to one that is read-only.
-pub(crate) fn check_change<D: Device + ?Sized>(device: &D, operation: Operation, span: Span) -> Result<()> {
+/// Refuses a change outside the device, or to one that is read-only: for implementations of [`Device`].
+///
+/// # Errors
+/// [`Reason::OutOfRange`] or [`Reason::ReadOnly`].
+pub fn check_change<D: Device + ?Sized>(device: &D, operation: Operation, span: Span) -> Result<()> {
     if device.is_read_only() {
         return Err(Error::new(device.name(), operation, Some(span), Reason::ReadOnly));
     }

@@ -98,8 +98,12 @@ pub enum Reason {
     Unsupported(&'static str),
     /// Its length does not suit direct I/O, which works in units of this many bytes.
     Unaligned(u32),
+    /// The server that has it refused, or can't be reached; the text says why.
+    Remote(String),
     /// The file system that holds it does not support a file of this many bytes.
     TooLarge(Bytes),
+    /// The map of a disk image is damaged; the text says how.
+    Damaged(String),
 }
 
 impl fmt::Display for Reason {
@@ -110,8 +114,9 @@ impl fmt::Display for Reason {
             Self::OutOfRange(size) => write!(f, "that is beyond its end, it has {size} bytes"),
             Self::EndsEarly => f.write_str("it became shorter while in use"),
             Self::ReadOnly => f.write_str("it was opened for reading only"),
-            Self::Busy(holder) => f.write_str(holder),
+            Self::Busy(text) | Self::Remote(text) => f.write_str(text),
             Self::NotADevice(what) => f.write_str(what),
+            Self::Damaged(how) => write!(f, "the disk image is damaged: {how}"),
             Self::Exists => f.write_str("it exists already"),
             Self::Unsupported(why) => f.write_str(why),
             Self::Unaligned(unit) => {
@@ -222,7 +227,7 @@ impl Error {
     pub fn raw_os_error(&self) -> i32 {
         let errno = match self.0.reason {
             Reason::Io(n) | Reason::Source(n) => return n,
-            Reason::OutOfRange(_) | Reason::EndsEarly => Errno::IO,
+            Reason::OutOfRange(_) | Reason::EndsEarly | Reason::Remote(_) | Reason::Damaged(_) => Errno::IO,
             Reason::ReadOnly => Errno::ROFS,
             Reason::Busy(_) => Errno::BUSY,
             Reason::NotADevice(_) => Errno::NOTBLK,

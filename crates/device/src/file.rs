@@ -17,6 +17,7 @@
 mod atomic_create;
 mod direct;
 mod dsync;
+mod holes;
 mod host_prealloc;
 mod lock;
 mod options;
@@ -33,7 +34,7 @@ pub use place::check as check_output_place;
 pub use topology::Topology;
 
 use crate::device::{check_change, check_range, copy_through_memory, total_len};
-use crate::{Device, Error, Operation, Reason, Result, Span};
+use crate::{Device, Error, Extent, Operation, Reason, Result, Span};
 use direct::Direct;
 use hectare_units::{Bytes, index_of, low32, u64_of};
 use host_prealloc::Ahead;
@@ -456,6 +457,12 @@ impl Device for FileDevice {
         self.punches_discarded()
     }
 
+    fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
+        let span = Span::new(at, len);
+        check_range(self, Operation::Read, span)?;
+        Ok(holes::extent_at(&self.file, span))
+    }
+
     fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -506,5 +513,24 @@ mod tests {
         let mut buf = vec![0; 195_904];
         device.read_at(at, &mut buf).unwrap();
         assert!(buf[..195_903] == bytes[4097..] && buf[195_903] == 0);
+    }
+
+    #[test]
+    fn extents_of_files_and_of_memory_agree() {
+        let folder = tempfile::tempdir().unwrap();
+        let len = Bytes::mib(4);
+        let file =
+            FileOptions::new().write(true).create(folder.path().join("f"), len, Overwrite::Refuse).unwrap();
+        let (memory, sparse) = (crate::MemoryDevice::new(len), crate::SparseDevice::new(len));
+        let devices: [&dyn Device; 3] = [&file, &memory, &sparse];
+        for device in devices {
+            device.write_at(Bytes::mib(1), &[1; 1 << 20]).unwrap();
+            let at = |at, len| device.extent_at(at, len).unwrap();
+            assert_eq!(at(Bytes::ZERO, len), Extent::zeros(Bytes::mib(1)), "{}", device.name());
+            assert_eq!(at(Bytes::kib(1500), Bytes::mib(2)), Extent::data(Bytes::kib(548)));
+            assert_eq!(at(Bytes::mib(2), Bytes::mib(2)), Extent::zeros(Bytes::mib(2)));
+            assert_eq!(at(len, Bytes::ZERO).len, Bytes::ZERO);
+            assert!(device.extent_at(len, Bytes::new(1)).is_err());
+        }
     }
 }

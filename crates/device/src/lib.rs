@@ -27,6 +27,7 @@ mod crash;
 mod dax;
 mod device;
 mod error;
+mod extent;
 mod file;
 mod layer;
 mod memory;
@@ -37,8 +38,9 @@ mod sparse;
 
 pub use crash::{CrashStates, Discarded};
 pub use dax::DaxDevice;
-pub use device::Device;
+pub use device::{Device, check_change, check_range, total_len};
 pub use error::{Error, Operation, Reason, Result};
+pub use extent::Extent;
 pub use file::{
     Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology, check_output_place,
 };

@@ -9,7 +9,7 @@
 //! writer may see part of the write, as with any disk.
 
 use crate::device::check_fits;
-use crate::{Device, Error, Operation, Result, Span};
+use crate::{Device, Error, Extent, Operation, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustix::io::Errno;
@@ -97,6 +97,18 @@ impl State {
         }
     }
 
+    fn extent_at(&self, span: Span) -> Extent {
+        let mut extent = Extent::data(Bytes::ZERO);
+        for piece in span.pieces(u64_of(CHUNK_LEN)) {
+            let is_zero = self.chunks[index_of(piece.at.get() / u64_of(CHUNK_LEN))].read().is_none();
+            if extent.len > Bytes::ZERO && is_zero != extent.is_zero {
+                break;
+            }
+            extent = Extent { len: extent.len + piece.len, is_zero };
+        }
+        extent
+    }
+
     fn zero(&self, span: Span) {
         for piece in span.chunks(CHUNK_LEN) {
             let mut chunk = self.chunks[index_of(piece.chunk)].write();
@@ -170,6 +182,11 @@ impl Device for MemoryDevice {
 
     fn is_zeroed(&self) -> bool {
         self.zeroed
+    }
+
+    fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
+        let span = Span::new(at, len);
+        Ok(self.within(Operation::Read, span)?.extent_at(span))
     }
 
     fn is_read_only(&self) -> bool {

@@ -40,7 +40,7 @@ impl Span {
     }
 
     /// Cuts the range into pieces that end at multiples of `step` (the last one ends where the range does).
-    pub(crate) fn pieces(self, step: u64) -> impl Iterator<Item = Self> {
+    pub fn pieces(self, step: u64) -> impl Iterator<Item = Self> {
         let mut rest = self;
         std::iter::from_fn(move || {
             let left = rest.len.get();

@@ -12,7 +12,7 @@
 use crate::device::check_fits;
 use crate::file::{FileDevice, FileOptions, Overwrite};
 use crate::span::Piece;
-use crate::{Device, Operation, Result, Span};
+use crate::{Device, Extent, Operation, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::{RwLock, RwLockReadGuard};
 use std::collections::HashMap;
@@ -256,6 +256,12 @@ impl Device for SparseDevice {
         }
         *current = len;
         Ok(())
+    }
+
+    fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
+        let span = Span::new(at, len);
+        drop(self.within(Operation::Read, span)?);
+        Ok(Extent::among(self.data_ranges(), span))
     }
 
     fn discards_to_zeros(&self) -> bool {

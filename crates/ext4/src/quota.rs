@@ -22,6 +22,7 @@ mod edit;
 mod info;
 mod lookup;
 mod record;
+mod rehearsal;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ pub use edit::{insert, remove};
 pub use info::Info;
 pub use lookup::{Slot, for_each, lookup};
 pub use record::{Record, Resource};
+pub use rehearsal::check_insert;
 
 use crate::error::{Corrupt, Place, Unsupported};
 use hectare_units::InodeNr;

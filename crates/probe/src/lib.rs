@@ -13,6 +13,7 @@
 
 mod backup;
 mod magic;
+pub mod record;
 mod what;
 
 pub use backup::{FoundSuperblock, WhichSuperblock, backup_desc, find_superblock};

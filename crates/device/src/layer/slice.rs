@@ -5,7 +5,7 @@
 //! offsets.
 
 use crate::device::{check_change, check_range, of_inner, total_len};
-use crate::{Device, Error, Operation, Reason, Result, Span};
+use crate::{Device, Error, Extent, Operation, Reason, Result, Span};
 use hectare_units::Bytes;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -83,6 +83,11 @@ impl<D: Device> Device for SliceDevice<D> {
     fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
         check_change(self, Operation::Discard, Span::new(at, len))?;
         self.inner.discard(self.place(at), len)
+    }
+
+    fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
+        check_range(self, Operation::Read, Span::new(at, len))?;
+        self.inner.extent_at(self.place(at), len)
     }
 
     fn copy_from(&self, at: Bytes, source: BorrowedFd<'_>, source_at: Bytes, len: Bytes) -> Result<Bytes> {

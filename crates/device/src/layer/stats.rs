@@ -107,7 +107,7 @@ impl<D: Device> StatsDevice<D> {
 }
 
 impl<D: Device> Device for StatsDevice<D> {
-    of_inner!(name, len, is_zeroed, discards_to_zeros, is_read_only, alignment);
+    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         let len = Bytes::new(u64_of(buf.len()));

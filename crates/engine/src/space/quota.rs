@@ -69,6 +69,7 @@ pub(crate) fn place_id(core: &Core, kind: Kind, id: u32) -> Result<()> {
     else {
         return Ok(());
     };
+    quota::check_insert(&FileRef { state: &core.state, kind, nr, inode: &inode.get() }, &info, id)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     let mut file = FileMut { core, handle: &mut handle, kind, nr, inode: &mut data };
     let slot = quota::insert(&mut file, &mut info, id)?;
@@ -158,7 +159,8 @@ impl FileMut<'_, '_> {
 
     /// Maps the blocks of the file before `end`, as zeros.
     fn map_to(&mut self, end: u32) -> Result<()> {
-        let mut at = low32(self.inode.size.div_ceil(self.core.state.geometry().block_size.bytes().get()));
+        // The block that holds the end may be a hole.
+        let mut at = low32(self.inode.size >> self.core.state.geometry().block_size.shift());
         while at < end {
             let logical = LogicalBlock::new(at);
             let map = MapRef { state: &self.core.state, nr: self.nr, inode: self.inode };

@@ -181,3 +181,30 @@ fn regression_what_is_wrong_with_the_content_is_not_forgotten() {
     assert!(refused.contains("holds metadata of the volume"), "{refused}");
     volume.metadata("dir/file").unwrap();
 }
+
+/// The blocks that a punched range covers in part were not checked: they were zeroed, whatever they were, after the
+/// others had been freed.
+#[test]
+fn regression_what_a_punch_covers_in_part_is_checked_before() {
+    let Some(held) = with_a_file("fuzzed::edges", "^has_journal,^metadata_csum,^uninit_bg,^64bit,^extents")
+    else {
+        return;
+    };
+    held.volume.open_file("dir/file").unwrap().write_all_at(0, &[7; 8192]).unwrap();
+    let nr = held.volume.resolve("dir/file", false).unwrap();
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    save(&held.device.to_vec(), &image);
+    debugfs_write(&image, &[&format!("sif <{nr}> block[3] 2")]).unwrap();
+    let before = std::fs::read(&image).unwrap();
+    let volume = open_image(&image);
+    let file = volume.open_file("dir/file").unwrap();
+    let refused =
+        file.fallocate(hectare_engine::FallocateMode::PunchHole, 1024, 2560).unwrap_err().to_string();
+    assert!(refused.contains("holds metadata of the volume"), "{refused}");
+    volume.close().unwrap();
+    let after = std::fs::read(&image).unwrap();
+    // All but the superblock, which counts openings.
+    assert!(before[2048..] == after[2048..]);
+}

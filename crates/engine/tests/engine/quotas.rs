@@ -639,3 +639,21 @@ fn regression_eight_writers_at_once_stay_below_a_hard_limit() {
         close_clean(&held);
     }
 }
+
+/// The file grew from the block behind the one that holds its end, which was a hole.
+#[test]
+fn regression_a_quota_file_that_ends_in_a_hole_grows_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    if let Err(reason) = hectare_oracle::mke2fs(&["-t", "ext4", "-b", "1024", "-O", "quota"], &image, "8M") {
+        skip!("quotas::ends_in_a_hole", reason);
+    }
+    // The six blocks of the tree, and a bit.
+    hectare_oracle::debugfs_write(&image, &["sif <3> size 6700"]).unwrap();
+    let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(&image).unwrap()));
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
+    volume.write_file("file", b"text", owned(70_000, 5)).unwrap();
+    assert_eq!(used(&volume, QuotaKind::User, 70_000), (1024, 1));
+    volume.close().unwrap();
+    assert_clean_bytes(&device.to_vec());
+}

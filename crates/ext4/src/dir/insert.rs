@@ -90,7 +90,23 @@ fn search_listed<S: DirRead>(
         }
         Ok(ControlFlow::Continue(()))
     })?;
+    if there.is_none() && room.is_none() && store.blocks() == 1 && format.index {
+        check_convertible(store, format, name)?;
+    }
     Ok(there.map_or(Search::Absent(Spot { room }), Search::Found))
+}
+
+/// Returns an error if the only block of a list, which has no room for a name as it lies, can neither be packed
+/// for it nor become an index: what the name would lead to is made before [`insert_at`] finds that out.
+fn check_convertible<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Result<(), S::Error> {
+    let place = store.place(LogicalBlock::ZERO);
+    let block = load(store, LogicalBlock::ZERO)?;
+    let entries = used(&block, format, place)?;
+    let is_packed = total_space(&entries) + record::space(name.bytes().len()) <= format.leaf_end();
+    if !is_packed {
+        let _ = dots_first(&entries, place)?;
+    }
+    Ok(())
 }
 
 fn search_indexed<S: DirRead>(
@@ -117,7 +133,12 @@ fn search_indexed<S: DirRead>(
     };
     let room = match scan {
         Scan::Absent { room: Some(offset) } => Some((at, block, offset)),
-        _ => None,
+        Scan::Absent { room: None } => {
+            // Its entries are about to be moved.
+            used(&block, format, store.place(at))?;
+            None
+        }
+        Scan::Found(_) => None,
     };
     Ok(there.map_or(Search::Absent(Spot { room }), Search::Found))
 }
@@ -246,9 +267,7 @@ fn convert<S: DirWrite>(store: &mut S, format: &Format) -> Result<Index, S::Erro
     let place = store.place(root);
     let copy = load(store, root)?.to_vec();
     let entries = used(&copy, format, place)?;
-    let (dots, others) = split_dots(&entries).ok_or_else(|| {
-        Corrupt::new("directory block", place, "it does not start with . and .. and hold them once")
-    })?;
+    let FirstBlock { dots, others } = dots_first(&entries, place)?;
     let leaf = store.append()?;
     write_leaf(store, format, leaf, others)?;
     let info = Root { hash_code: format.hash_version.code(), node_levels: 0 };
@@ -259,12 +278,20 @@ fn convert<S: DirWrite>(store: &mut S, format: &Format) -> Result<Index, S::Erro
     Ok(Index { node_levels: 0, hasher: format.hasher(format.hash_version) })
 }
 
-/// The inodes of the two dots, and the entries after them.
-fn split_dots<'e, 'a>(entries: &'e [Entry<'a>]) -> Option<((InodeNr, InodeNr), &'e [Entry<'a>])> {
-    let [dot, dot_dot, others @ ..] = entries else { return None };
+/// The entries of a directory's first block, if it starts with the two dots.
+struct FirstBlock<'e, 'a> {
+    dots: (InodeNr, InodeNr),
+    others: &'e [Entry<'a>],
+}
+
+fn dots_first<'e, 'a>(entries: &'e [Entry<'a>], place: Place) -> Result<FirstBlock<'e, 'a>, Corrupt> {
+    let wrong =
+        || Corrupt::new("directory block", place, "it does not start with . and .. and hold them once");
+    let [dot, dot_dot, others @ ..] = entries else { return Err(wrong()) };
     let in_place = dot.name == Name::DOT && dot_dot.name == Name::DOT_DOT;
     let once = !others.iter().any(|entry| entry.name.is_dot());
-    (in_place && once).then_some(((dot.inode, dot_dot.inode), others))
+    let dots = (dot.inode, dot_dot.inode);
+    if in_place && once { Ok(FirstBlock { dots, others }) } else { Err(wrong()) }
 }
 
 fn insert_indexed<S: DirWrite>(

@@ -156,3 +156,33 @@ fn broken_lists_are_refused_and_never_followed_for_ever() {
     let refused = insert(&mut file, &mut info, 1 << 30).unwrap_err().to_string();
     assert!(refused.contains("after it is block 2"), "{refused}");
 }
+
+/// New blocks were taken, and entered, before the tree was found to be broken.
+#[test]
+fn regression_an_insertion_is_tried_before_anything_is_changed() {
+    let mut seed = 5;
+    let mut next = |below: usize| {
+        seed = random::mixed(random::STEP.wrapping_add(seed));
+        usize::try_from(seed).unwrap() % below
+    };
+    let (mut refused, mut done) = (0, 0);
+    for _ in 0..3000 {
+        let (mut file, mut info) = empty();
+        for id in 0..u32::try_from(next(70)).unwrap() {
+            insert(&mut file, &mut info, id * 300).unwrap();
+        }
+        for _ in 0..1 + next(8) {
+            let (block, at) = (next(file.blocks.len()), next(12) * 4);
+            let value = u32::try_from(next(40)).unwrap();
+            set_u32(&mut file.blocks[block], at, value);
+        }
+        let Ok(mut info) = Info::read(&file) else { continue };
+        let (before, id) = (file.blocks.clone(), u32::try_from(next(1 << 20)).unwrap());
+        let checked = check_insert(&file, &info, id);
+        assert!(file.blocks == before);
+        let inserted = insert(&mut file, &mut info, id).map(drop);
+        assert_eq!(checked, inserted);
+        *(if inserted.is_ok() { &mut done } else { &mut refused }) += 1;
+    }
+    assert!(refused > 50 && done > 50, "{refused} {done}");
+}

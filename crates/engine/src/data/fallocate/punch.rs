@@ -27,11 +27,7 @@ pub(crate) fn punch(
     // The preallocated space was for the old end of the file.
     reserve::discard_window(core, inode);
     let blocks = fallocate::whole_blocks(core, &range);
-    {
-        let held = inode.get();
-        let map = MapRef { state: &core.state, nr: inode.nr(), inode: &held };
-        map.check_range(LogicalBlock::new(low32(blocks.start)), blocks.end)?;
-    }
+    check_changed(core, inode, &range)?;
     let limit = credits::remove_extents(&core.state);
     loop {
         let progress =
@@ -47,6 +43,16 @@ pub(crate) fn punch(
         core.relieve_frees()?;
     }
     clear_edges(core, inode, &range)
+}
+
+/// Returns an error if a block of which a range of bytes covers a part can't be freed or overwritten, before
+/// anything is changed.
+pub(crate) fn check_changed(core: &Core, inode: &CachedInode, range: &Range<u64>) -> Result<()> {
+    let size = core.state.geometry().block_size;
+    let held = inode.get();
+    let map = MapRef { state: &core.state, nr: inode.nr(), inode: &held };
+    let first = LogicalBlock::new(low32(range.start >> size.shift()));
+    map.check_range(first, range.end.div_ceil(size.bytes().get()))
 }
 
 /// Zeroes what a range covers of blocks that it does not cover wholly.

@@ -6,6 +6,7 @@
 use crate::data::checks::{FILE_BLOCKS_MAX, LARGE_FILE, Source};
 use crate::data::fallocate::credits;
 use crate::data::fallocate::credits::{SHIFT_CREDITS, SHIFT_LEAVES};
+use crate::data::fallocate::punch;
 use crate::data::{checks, fallocate};
 use crate::error::{Error, Result};
 use crate::space::map::MapRef;
@@ -40,6 +41,7 @@ pub(crate) fn collapse(
     if range.end >= inode.get().size {
         return Err(Error::Invalid("a range to collapse ends before the file does"));
     }
+    punch::check_changed(core, inode, &range)?;
     // Preallocated space is for holes, by their offset in the file.
     reserve::discard_window(core, inode);
     let mut stage = Stage::Unmapping;

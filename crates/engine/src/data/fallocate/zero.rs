@@ -23,6 +23,7 @@ pub(crate) fn zero_range(
     keep_size: bool,
     source: Source,
 ) -> Result<()> {
+    punch::check_changed(core, inode, &range)?;
     fill::fill_range(core, inode, range.clone(), keep_size, source)?;
     let mut blocks = fallocate::whole_blocks(core, &range);
     while let Some(step) = written_in(core, inode, &blocks)? {

@@ -43,7 +43,16 @@ fn exercise(store: &VecStore, format: &Format) {
             _ = remove(&mut store, format, name(bytes.as_bytes()));
         }
         let long = format!("{i:0220}");
-        _ = insert(&mut store, format, &entry(long.as_bytes(), 12));
+        insert_or_refuse(&mut store, format, &entry(long.as_bytes(), 12));
+    }
+}
+
+/// What is wrong must be found before the inode that the name leads to is made: by the search.
+fn insert_or_refuse(store: &mut VecStore, format: &Format, entry: &Entry<'_>) {
+    if let Ok(Search::Absent(spot)) = search(store, format, entry.name) {
+        let inserted = insert_at(store, format, spot, entry);
+        let is_full = store.blocks.len() >= store.capacity;
+        assert!(inserted.is_ok() || is_full, "{inserted:?}");
     }
 }
 
@@ -111,6 +120,31 @@ fn a_directory_without_blocks_is_refused() {
     exercise(&store, &format);
     assert!(insert(&mut store.clone(), &format, &entry(b"name", 12)).is_err());
     exercise(&VecStore { indexed: true, ..store }, &format);
+}
+
+/// The inode was made first, and the directory's only block then turned out to be a hole.
+#[test]
+fn regression_a_list_that_can_not_become_an_index_is_refused_by_the_search() {
+    let format = format(1024, false, true);
+    let wanted = name(b"name");
+    let mut store = VecStore::new(&format);
+    store.blocks[0] = None;
+    assert!(search(&store, &format, wanted).is_err());
+    // Full, and without its dots.
+    let mut store = VecStore::new(&format);
+    while store.blocks.len() == 1 {
+        let before = store.clone();
+        let long = format!("{:0200}", before.blocks[0].as_ref().unwrap().iter().filter(|b| **b != 0).count());
+        _ = insert(&mut store, &format, &entry(long.as_bytes(), 12)).unwrap();
+        if store.blocks.len() > 1 {
+            store = before;
+            break;
+        }
+    }
+    let long = "x".repeat(200);
+    assert!(search(&store, &format, name(long.as_bytes())).is_ok());
+    store.edit(LogicalBlock::ZERO, |block| block[8] = b'-').unwrap();
+    assert!(search(&store, &format, name(long.as_bytes())).is_err());
 }
 
 #[test]

@@ -1,0 +1,229 @@
+//! qcow2, by the crate `imago`: its maps, its caches and the order in which it writes them.
+//!
+//! What is ours: which files an image may name ([`Backing`]), what is refused before it is opened, the lock (the
+//! [`FileDevice`] keeps it, and `imago` works on the same open file), and the rules of [`Device`].
+//!
+//! Facts: "qcow2" in QEMU's documentation.
+
+use crate::error::{check, io};
+use crate::{Backing, Error, Result};
+use hectare_device::{Claim, Device, FileDevice, Operation, Span};
+use hectare_probe::record::record;
+use hectare_units::Bytes;
+use imago::file::File;
+use imago::format::PreallocateMode;
+use imago::format::gate::ImplicitOpenGate;
+use imago::qcow2::Qcow2;
+use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Storage, StorageOpenOptions};
+use parking_lot::RwLock;
+use std::io::{Error as IoError, ErrorKind, Result as IoResult};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// How many files a chain of backing files may have.
+const CHAIN_MAX: u32 = 200;
+/// Offsets of fields of the header.
+const CRYPT: usize = 32;
+const SNAPSHOTS: usize = 60;
+const INCOMPATIBLE: usize = 72;
+const DIRTY: u64 = 1;
+const CORRUPT: u64 = 2;
+
+type Image = FormatAccess<File>;
+
+/// The disk of a qcow2 image. Dropping it writes the caches (`imago` does), so that what was written belongs to
+/// the file, durable or not, as with every other device.
+pub(crate) struct Qcow2Device {
+    name: String,
+    read_only: bool,
+    zeroed: bool,
+    /// What changes which clusters are in use excludes all else.
+    image: RwLock<Image>,
+    /// Keeps the lock on the file.
+    _claim: Claim,
+}
+
+impl Qcow2Device {
+    pub(crate) fn open(file: FileDevice, path: &Path, backing: Backing) -> Result<Self> {
+        admit(&file)?;
+        Self::admitted(&file, path, backing)
+    }
+
+    pub(crate) fn create(file: &FileDevice, path: &Path, size: Bytes) -> Result<Self> {
+        let failed = |error: IoError| Error::new(file.name(), one_line(&error));
+        let claim = file.claim().map_err(failed)?;
+        let storage = storage(&claim, path, true).map_err(failed)?;
+        Qcow2::<File>::create_builder(storage).size(size.get()).create().map_err(failed)?;
+        let mut made = Self::admitted(file, path, Backing::Beside)?;
+        made.zeroed = true;
+        Ok(made)
+    }
+
+    fn admitted(file: &FileDevice, path: &Path, backing: Backing) -> Result<Self> {
+        let (name, read_only) = (file.name().to_owned(), file.is_read_only());
+        let failed = |error: IoError| Error::new(&name, one_line(&error));
+        let claim = file.claim().map_err(failed)?;
+        let storage = storage(&claim, path, !read_only).map_err(failed)?;
+        let gate = Gate { directory: directory_of(path), backing, left: CHAIN_MAX };
+        let image = Qcow2::<File>::builder(storage).write(!read_only).open(gate).map_err(failed)?;
+        Ok(Self {
+            name,
+            read_only,
+            zeroed: false,
+            image: RwLock::new(FormatAccess::new(image)),
+            _claim: claim,
+        })
+    }
+
+    /// Does something with the image, for a range that fits.
+    fn with<T>(
+        &self,
+        operation: Operation,
+        span: Span,
+        deed: impl FnOnce(&Image) -> IoResult<T>,
+    ) -> hectare_device::Result<T> {
+        check(self, operation, span)?;
+        deed(&self.image.read()).map_err(|error| io(&self.name, operation, span, &error))
+    }
+}
+
+/// Refuses what can't be read or written safely.
+fn admit(file: &FileDevice) -> Result<()> {
+    let refuse = |what: &str| Err(Error::new(file.name(), what));
+    let Some(head) = record(file, 0, 104)? else { return refuse("the qcow2 image is cut off") };
+    if head.be32(4) < 2 {
+        return refuse("it is a qcow image of version 1: qemu-img convert makes a qcow2 of it");
+    }
+    if head.be32(CRYPT) != 0 {
+        return refuse("the qcow2 image is encrypted: qemu-img convert decrypts it");
+    }
+    let incompatible = if head.be32(4) >= 3 { head.be64(INCOMPATIBLE) } else { 0 };
+    if incompatible & CORRUPT != 0 {
+        return refuse("the qcow2 image is marked as corrupt: qemu-img check -r all mends it");
+    }
+    if file.is_read_only() {
+        return Ok(());
+    }
+    if incompatible & DIRTY != 0 {
+        return refuse("the qcow2 image was not closed: qemu-img check -r all mends it");
+    }
+    if head.be32(SNAPSHOTS) != 0 {
+        return refuse(
+            "the qcow2 image has snapshots, which writing would have to copy: qemu-img snapshot -d removes one, \
+             qemu-img convert makes an image without",
+        );
+    }
+    Ok(())
+}
+
+/// The file as `imago` wants it, on the same open file.
+fn storage(claim: &Claim, path: &Path, write: bool) -> IoResult<File> {
+    let file = claim.as_fd().try_clone_to_owned()?;
+    File::from_open_file(file.into(), StorageOpenOptions::new().filename(path).write(write))
+}
+
+fn directory_of(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok()?.parent().map(Path::to_owned)
+}
+
+/// Errors of `imago` name places on several lines.
+fn one_line(error: &IoError) -> String {
+    error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// What an image may have opened: files in its own directory, or all.
+struct Gate {
+    directory: Option<PathBuf>,
+    backing: Backing,
+    left: u32,
+}
+
+impl Gate {
+    fn admit(&self, path: Option<PathBuf>) -> IoResult<PathBuf> {
+        let refuse = |what: String| Err(IoError::new(ErrorKind::PermissionDenied, what));
+        let Some(path) = path else { return refuse("it names something that is no file".to_owned()) };
+        if self.left == 0 {
+            return refuse(format!(
+                "there are more than {CHAIN_MAX} backing files, or they lead in a circle"
+            ));
+        }
+        if self.backing == Backing::Anywhere || directory_of(&path) == self.directory {
+            return Ok(path);
+        }
+        refuse(format!(
+            "it is backed by {}, which does not lie beside it: --backing lets it be opened",
+            path.display()
+        ))
+    }
+}
+
+impl ImplicitOpenGate<File> for Gate {
+    fn open_format<F: FormatDriverBuilder<File>>(&mut self, builder: F) -> IoResult<Image> {
+        if let Some(path) = builder.get_image_path() {
+            let _ = self.admit(Some(path))?;
+        }
+        let (directory, left) = (self.directory.clone(), self.left.saturating_sub(1));
+        let gate = Self { directory, backing: self.backing, left };
+        Ok(FormatAccess::new(builder.open(gate)?))
+    }
+
+    fn open_storage(&mut self, builder: StorageOpenOptions) -> IoResult<File> {
+        let _ = self.admit(builder.get_filename().map(Path::to_owned))?;
+        File::open(builder)
+    }
+}
+
+impl Device for Qcow2Device {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len(&self) -> Bytes {
+        Bytes::new(self.image.read().size())
+    }
+
+    fn read_at(&self, at: Bytes, buf: &mut [u8]) -> hectare_device::Result<()> {
+        let span = Span::new(at, Bytes::of(buf.len()));
+        self.with(Operation::Read, span, |image| image.read(buf, at.get()))
+    }
+
+    fn write_at(&self, at: Bytes, data: &[u8]) -> hectare_device::Result<()> {
+        let span = Span::new(at, Bytes::of(data.len()));
+        self.with(Operation::Write, span, |image| image.write(data, at.get()))
+    }
+
+    fn flush(&self) -> hectare_device::Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.with(Operation::Flush, Span::default(), |image| image.flush().and_then(|()| image.sync()))
+    }
+
+    fn zero(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
+        self.with(Operation::Zero, Span::new(at, len), |image| image.write_zeroes(at.get(), len.get()))
+    }
+
+    fn discard(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
+        let span = Span::new(at, len);
+        check(self, Operation::Discard, span)?;
+        let mut image = self.image.write();
+        let discarded = image.discard_to_any(at.get(), len.get());
+        discarded.map_err(|error| io(&self.name, Operation::Discard, span, &error))
+    }
+
+    fn resize(&self, len: Bytes) -> hectare_device::Result<()> {
+        let span = Span::new(Bytes::ZERO, len);
+        check(self, Operation::Resize, Span::default())?;
+        let mut image = self.image.write();
+        let resized = image.resize(len.get(), PreallocateMode::Zero);
+        resized.map_err(|error| io(&self.name, Operation::Resize, span, &error))
+    }
+
+    fn is_zeroed(&self) -> bool {
+        self.zeroed
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
