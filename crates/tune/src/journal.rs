@@ -68,13 +68,32 @@ pub(crate) fn is_asked_for(changes: &Changes) -> bool {
 
 /// The size of the journal that the volume has.
 pub(crate) fn present(volume: &mut Volume<'_>) -> Result<Size> {
+    let head = head(volume)?;
+    let has_fast = volume.sb().features().compat.contains(Compat::FAST_COMMIT);
+    let fast_commit = if has_fast { u64::from(head.fast_commit_blocks()) } else { 0 };
+    Ok(Size { blocks: head.blocks().get().saturating_sub(fast_commit), fast_commit })
+}
+
+/// The journal that takes the place of the one that the volume has if that leaves no room for fast commits: the
+/// kernel does not mount such a volume.
+pub(crate) fn with_fast_commits(volume: &mut Volume<'_>) -> Result<Option<Size>> {
+    let head = head(volume)?;
+    let area = u64::from(head.fast_commit_blocks());
+    if head.blocks().get().saturating_sub(area) >= *BLOCKS.start() {
+        return Ok(None);
+    }
+    let present = present(volume)?;
+    let usual = default_journal_blocks(volume.geometry().blocks_count).map_or(present.blocks, u64::from);
+    Ok(Some(Size { fast_commit: usual / 64, ..present }))
+}
+
+/// The superblock of the journal that the volume has.
+fn head(volume: &mut Volume<'_>) -> Result<JournalSuperblock> {
     let missing = || Error::refused("the volume has no journal inside");
     let nr = volume.sb().journal_inode().ok_or_else(missing)?;
     let inode = volume.inode(nr)?;
     let (_, first) = FileMap::of(volume, nr, &inode)?.blocks().next().ok_or_else(missing)?;
-    let head = JournalSuperblock::parse(&volume.read(first)?)?;
-    let fast_commit = u64::from(head.fast_commit_blocks());
-    Ok(Size { blocks: head.blocks().get().saturating_sub(fast_commit), fast_commit })
+    Ok(JournalSuperblock::parse(&volume.read(first)?)?)
 }
 
 /// Adds a journal.

@@ -103,6 +103,7 @@ pub(crate) fn plan(
 ) -> Result<Vec<Round>> {
     let sb = superblock(overlay)?;
     let mut volume = Volume::new(overlay, sb.clone());
+    let comes = |feature| goal.compat.contains(feature) && !sb.features().compat.contains(feature);
     let before = place(&sb);
     let after = match goal.compat.contains(Compat::HAS_JOURNAL) {
         false => Place::Nowhere,
@@ -110,9 +111,13 @@ pub(crate) fn plan(
         true if before == Place::Outside && !journal::is_asked_for(changes) => Place::Outside,
         true => Place::Inside,
     };
-    let is_new = journal::is_asked_for(changes) || after != before;
-    let wanted = (after == Place::Inside && is_new).then(|| journal::size(&mut volume, changes, goal));
-    let wanted = wanted.transpose()?;
+    let is_asked_for = journal::is_asked_for(changes) || after != before;
+    let wanted = match after {
+        Place::Inside if is_asked_for => Some(journal::size(&mut volume, changes, goal)?),
+        Place::Inside if comes(Compat::FAST_COMMIT) => journal::with_fast_commits(&mut volume)?,
+        _ => None,
+    };
+    let is_new = is_asked_for || wanted.is_some();
     let leave = match before {
         Place::Inside => Some(Round::Remove),
         Place::Outside => Some(Round::Detach),
