@@ -89,7 +89,9 @@ impl Transaction {
         match self.kind {
             Kind::Cut => self.write_superblock_first(disk, &home)?,
             Kind::Whole => match Journal::of(disk)? {
-                Some(journal) if journal.holds(&home) => journal.write(disk, self.block_size, &home, None, now)?,
+                Some(journal) if journal.holds(&home) => {
+                    journal.write(disk, self.block_size, &home, None, now)?
+                }
                 _ => {
                     self.write_in_place(disk, &home)?;
                     return Ok(false);

@@ -2,6 +2,8 @@
 //! backups in other groups (`sparse_super`, `sparse_super2`), descriptor blocks reserved for growing or not
 //! (`resize_inode`). And makes room for what its caller puts somewhere itself.
 //!
+//! A journal that moves ([`make_room`]) can't log what then uses its old place: that is another step.
+//!
 //! Everything is written straight to the device, in no order that a crash could survive: it is a copy, which
 //! the caller compares with the volume and writes as he sees fit.
 
@@ -20,7 +22,6 @@ use hectare_ext4::geometry::Geometry;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_units::low16;
-use rangemap::RangeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -57,20 +58,25 @@ pub fn convert(copy: &Arc<dyn Device>, goal: &Features, now: Timestamp) -> Resul
     write(&mut volume, copy)
 }
 
-/// Moves what files have in these blocks of the volume on `copy` elsewhere.
+/// Moves what files have where [`convert`] would put metadata, and in the blocks `also`, elsewhere; says whether
+/// anything had to. Clusters that were left are free, and were not used again.
 ///
 /// # Errors
 /// As [`convert`].
-pub fn vacate(copy: &Arc<dyn Device>, blocks: &[Range<u64>]) -> Result<()> {
+pub fn make_room(copy: &Arc<dyn Device>, goal: &Features, also: &[Range<u64>]) -> Result<bool> {
     let mut volume = Volume::open(Arc::clone(copy), true)?;
     admit::admit(&volume)?;
-    let mut clusters = RangeSet::new();
-    for range in blocks {
+    let new = form(&volume.sb, goal)?;
+    let mut clusters = reshape::occupied(&mut volume, &new)?;
+    for range in also {
         metadata::insert(&mut clusters, metadata::clusters(volume.geometry(), range));
     }
-    let inodes = volume.geometry().inodes_count();
-    evacuate::evacuate(&mut volume, clusters, inodes)?;
-    write(&mut volume, copy)
+    if clusters.is_empty() {
+        return Ok(false);
+    }
+    evacuate::evacuate(&mut volume, clusters, new.geometry().inodes_count())?;
+    write(&mut volume, copy)?;
+    Ok(true)
 }
 
 fn write(volume: &mut Volume, copy: &Arc<dyn Device>) -> Result<()> {

@@ -36,7 +36,7 @@ mod target;
 mod volume;
 
 pub use commit::Journal;
-pub use convert::{CONVERTED, convert, vacate};
+pub use convert::{CONVERTED, convert, make_room};
 pub use error::{Error, Result};
 pub use resize::{Target, estimate, resize};
 pub use run::{Options, Outcome};

@@ -13,11 +13,15 @@
 //!
 //! Where nothing but the superblock differs, it is written alone, and arrives whole or not at all.
 //!
+//! Hazard: what lies where the log does can't be logged in it; such a change is written in place. The rounds see
+//! to it that there is none.
+//!
 //! Hazard: after a crash in between, a log is to be replayed by e2fsck or by Hectare, not by a mount of the
 //! kernel. The kernel reads the seed of checksums and the sizes of inodes and descriptors before it replays, and
 //! goes on with them. (It then refuses the volume, as a rule, and accepts it the next time.)
 
 use crate::error::Result;
+use crate::tree::FileMap;
 use crate::volume::{Overlay, Volume, is_set};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
@@ -117,8 +121,21 @@ impl<'a> Difference<'a> {
         if self.home.is_empty() {
             return Ok(true);
         }
-        let journal = Journal::of(self.overlay.inner())?;
-        Ok(journal.is_some_and(|journal| self.logged().is_ok_and(|blocks| journal.holds(&blocks))))
+        Ok(self.journal(&self.logged()?)?.is_some())
+    }
+
+    /// The journal on the device, if it takes these blocks and is none of them itself.
+    fn journal(&self, blocks: &[LoggedBlock]) -> Result<Option<Journal>> {
+        let device = self.overlay.inner();
+        let Some(journal) = Journal::of(device)?.filter(|journal| journal.holds(blocks)) else {
+            return Ok(None);
+        };
+        let before = OverlayDevice::new(Arc::clone(device));
+        let mut volume = Volume::new(&before, self.old.clone());
+        let Some(nr) = self.old.journal_inode() else { return Ok(None) };
+        let inode = volume.inode(nr)?;
+        let own: BTreeSet<BlockNr> = FileMap::of(&volume, nr, &inode)?.blocks().map(|(_, nr)| nr).collect();
+        Ok(Some(journal).filter(|_| !blocks.iter().any(|(nr, _)| own.contains(nr))))
     }
 
     /// Where tables are new ones of larger inodes: the block of the new table where the old size has the
@@ -178,7 +195,7 @@ impl<'a> Difference<'a> {
     fn write_logged(&self, now: Duration) -> Result<bool> {
         let device = self.overlay.inner();
         let blocks = self.logged()?;
-        match Journal::of(device)?.filter(|journal| journal.holds(&blocks)) {
+        match self.journal(&blocks)? {
             Some(journal) => {
                 let bridge = self.bridge()?;
                 if let Some((nr, bytes)) = bridge.as_ref().filter(|(nr, _)| !self.home.contains(nr)) {

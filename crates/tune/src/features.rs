@@ -301,7 +301,8 @@ fn change_forms(volume: &mut Volume<'_>, goal: &Features, changes: &Changes) -> 
         return Err(Error::refused("-U: stable_inodes says that encrypted files need this UUID"));
     }
     if is_new && sb.raw().s_journal_uuid != [0; 16] && goal.compat.contains(Compat::HAS_JOURNAL) {
-        let reason = "-U: the external journal knows the volume by its UUID: leave it first (-O ^has_journal)";
+        let reason =
+            "-U: the external journal knows the volume by its UUID: leave it first (-O ^has_journal)";
         return Err(Error::refused(reason));
     }
     let seeded = goal.incompat.contains(Incompat::CSUM_SEED);

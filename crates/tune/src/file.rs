@@ -3,10 +3,10 @@
 use crate::error::Result;
 use crate::tree::FileMap;
 use crate::volume::Volume;
+use hectare_ext4::checksum::Seed;
 use hectare_ext4::extent::{self, Extent, WRITTEN_MAX};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::indirect;
-use hectare_ext4::checksum::Seed;
 use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags};
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockNr, BlockSize, Blocks, InodeNr, LogicalBlock, low32, u64_of};

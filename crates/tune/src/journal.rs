@@ -6,8 +6,8 @@
 use crate::change::Changes;
 use crate::error::{Error, Result};
 use crate::file::{NewFile, remove};
-use crate::volume::Volume;
 use crate::tree::FileMap;
+use crate::volume::Volume;
 use hectare_ext4::feature::{Compat, Features};
 use hectare_ext4::inode::Inode;
 use hectare_journal::format::JournalSuperblock;

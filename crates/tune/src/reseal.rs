@@ -115,7 +115,9 @@ impl Walk<'_> {
     /// Adapts what an inode leads to, and the inode to that.
     fn content(&mut self, volume: &mut Volume<'_>, nr: InodeNr, inode: &mut Inode) -> Result<()> {
         let mut map = FileMap::of(volume, nr, inode)?;
-        if inode.flags.contains(InodeFlags::EXTENTS) && !self.new.features().incompat.contains(Incompat::EXTENTS) {
+        if inode.flags.contains(InodeFlags::EXTENTS)
+            && !self.new.features().incompat.contains(Incompat::EXTENTS)
+        {
             block_maps::convert(volume, nr, inode, &map)?;
             map = FileMap::of(volume, nr, inode)?;
         }

@@ -8,16 +8,16 @@ use crate::commit::Order;
 use crate::error::Result;
 use crate::external;
 use crate::features;
+use crate::fields;
 use crate::journal::{self, Size};
 use crate::run::superblock;
 use crate::shape;
 use crate::slots;
 use crate::volume::{Overlay, Volume};
-use crate::fields;
 use hectare_device::Device;
 use hectare_ext4::feature::{Compat, Features};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_resize::vacate;
+use hectare_resize::make_room;
 use std::sync::Arc;
 
 /// Blocks of a log beyond those that it is to hold: its superblock, descriptors, the commit block.
@@ -26,6 +26,9 @@ const LOG_OVERHEAD: u64 = 64;
 /// A step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Round {
+    /// Moves files away from where metadata is to lie. By itself, since the journal may be among them: what takes
+    /// its place can't be logged in it.
+    Room,
     /// Everything but what the other rounds do.
     Main,
     /// Adds a journal inside the volume.
@@ -41,7 +44,7 @@ pub(crate) enum Round {
 impl Round {
     pub(crate) fn order(self) -> Order {
         match self {
-            Self::Main => Order::Logged,
+            Self::Room | Self::Main => Order::Logged,
             Self::Add(_) => Order::Marked,
             Self::Remove | Self::Attach | Self::Detach => Order::Led,
         }
@@ -49,13 +52,10 @@ impl Round {
 
     /// Makes the change on a copy; returns whether more than the superblock has changed.
     pub(crate) fn perform(self, overlay: &Arc<Overlay>, changes: &Changes, goal: &Features) -> Result<bool> {
-        let before = superblock(&**overlay)?;
-        let mut volume = Volume::new(overlay, before);
-        if self == Self::Main {
-            return main(overlay, volume, changes, goal);
-        }
+        let mut volume = Volume::new(overlay, superblock(&**overlay)?);
         match self {
-            Self::Main => {}
+            Self::Room => return room(overlay, volume, changes, goal),
+            Self::Main => return main(overlay, volume, changes, goal),
             Self::Add(size) => journal::add(&mut volume, size, changes)?,
             Self::Remove => journal::take_away(&mut volume)?,
             Self::Attach => external::attach(&mut volume, changes)?,
@@ -66,6 +66,15 @@ impl Round {
     }
 }
 
+fn room(overlay: &Arc<Overlay>, mut volume: Volume<'_>, changes: &Changes, goal: &Features) -> Result<bool> {
+    let obstacles = match changes.inode_size {
+        Some(size) => slots::obstacles(&mut volume, size)?,
+        None => Vec::new(),
+    };
+    let copy: Arc<dyn Device> = Arc::<Overlay>::clone(overlay);
+    Ok(make_room(&copy, goal, &obstacles)?)
+}
+
 fn main(overlay: &Arc<Overlay>, mut volume: Volume<'_>, changes: &Changes, goal: &Features) -> Result<bool> {
     fields::apply(&mut volume, changes)?;
     let mut structural = features::apply(&mut volume, changes, goal)?;
@@ -74,11 +83,6 @@ fn main(overlay: &Arc<Overlay>, mut volume: Volume<'_>, changes: &Changes, goal:
     structural |= shape::apply(&copy, &sb, goal, changes.now)?;
     if let Some(size) = changes.inode_size {
         let mut volume = Volume::new(overlay, superblock(&**overlay)?);
-        let obstacles = slots::obstacles(&mut volume, size)?;
-        if !obstacles.is_empty() {
-            vacate(&copy, &obstacles)?;
-            volume = Volume::new(overlay, superblock(&**overlay)?);
-        }
         structural |= slots::enlarge(&mut volume, size)?;
         volume.finish(changes.now)?;
     }
@@ -128,6 +132,7 @@ pub(crate) fn plan(
         Place::Outside => Some(Round::Attach),
         Place::Nowhere => None,
     };
+    let inner = inner(&sb, changes, goal);
     // A journal elsewhere stays the one it is: then there is none for a while.
     let is_outside = [before, after].contains(&Place::Outside);
     if let Some(blocks) = log_blocks.filter(|_| !is_outside) {
@@ -137,14 +142,20 @@ pub(crate) fn plan(
         } else {
             enter
         };
-        let rounds = [leave, Some(Round::Add(log)), Some(Round::Main), Some(Round::Remove), back];
-        return Ok(rounds.into_iter().flatten().collect());
+        let (log, rest) = (Some(Round::Add(log)), [Some(Round::Remove), back]);
+        return Ok([leave, log].into_iter().chain(inner).chain(rest).flatten().collect());
     }
     Ok(match (before, after) {
-        _ if before == after && !is_new => vec![Round::Main],
-        (Place::Nowhere, Place::Inside) => enter.into_iter().chain([Round::Main]).collect(),
-        _ => std::iter::once(Round::Main).chain(leave).chain(enter).collect(),
+        _ if before == after && !is_new => inner.into_iter().flatten().collect(),
+        (Place::Nowhere, Place::Inside) => [enter].into_iter().chain(inner).flatten().collect(),
+        _ => inner.into_iter().chain([leave, enter]).flatten().collect(),
     })
+}
+
+/// The rounds that are about no journal.
+fn inner(sb: &SuperBlock, changes: &Changes, goal: &Features) -> [Option<Round>; 2] {
+    let moves = shape::differs(sb, goal) || changes.inode_size.is_some();
+    [moves.then_some(Round::Room), Some(Round::Main)]
 }
 
 fn place(sb: &SuperBlock) -> Place {

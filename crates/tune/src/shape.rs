@@ -10,7 +10,21 @@ use hectare_resize::{CONVERTED, convert};
 use std::sync::Arc;
 
 /// Gives the volume on a copy those features of the goal. Returns whether that changed anything.
-pub(crate) fn apply(copy: &Arc<dyn Device>, sb: &SuperBlock, goal: &Features, now: Timestamp) -> Result<bool> {
+pub(crate) fn apply(
+    copy: &Arc<dyn Device>,
+    sb: &SuperBlock,
+    goal: &Features,
+    now: Timestamp,
+) -> Result<bool> {
+    let differs = differs(sb, goal);
+    if differs {
+        convert(copy, goal, now)?;
+    }
+    Ok(differs)
+}
+
+/// Whether those features of the goal are others than the volume has.
+pub(crate) fn differs(sb: &SuperBlock, goal: &Features) -> bool {
     let shared = |features: &Features| {
         (
             features.compat & CONVERTED.compat,
@@ -18,9 +32,5 @@ pub(crate) fn apply(copy: &Arc<dyn Device>, sb: &SuperBlock, goal: &Features, no
             features.ro_compat & CONVERTED.ro_compat,
         )
     };
-    if shared(sb.features()) == shared(goal) {
-        return Ok(false);
-    }
-    convert(copy, goal, now)?;
-    Ok(true)
+    shared(sb.features()) != shared(goal)
 }

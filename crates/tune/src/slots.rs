@@ -76,7 +76,9 @@ fn superblock(volume: &Volume<'_>, size: u32) -> Result<SuperBlock> {
         return refuse(format!("an inode has at most the {} bytes of a block", geometry.block_size));
     }
     if sb.raw().s_rev_level.get() == 0 {
-        return refuse("a volume of revision 0 has inodes of 128 bytes: run e2fsck -f, which raises it".into());
+        return refuse(
+            "a volume of revision 0 has inodes of 128 bytes: run e2fsck -f, which raises it".into(),
+        );
     }
     let mut raw = *sb.raw();
     raw.s_inode_size = low16(size.into()).into();
@@ -146,7 +148,9 @@ fn move_table(
 }
 
 fn no_room(group: GroupNr, blocks: u32) -> Error {
-    Error::refused(format!("-I: the inodes of group {group} need {blocks} free blocks in one piece: free some"))
+    Error::refused(format!(
+        "-I: the inodes of group {group} need {blocks} free blocks in one piece: free some"
+    ))
 }
 
 /// Takes a run for the table of a group.

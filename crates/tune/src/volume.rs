@@ -12,9 +12,9 @@ use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::{Inode, Kind};
-use hectare_ext4::time::Timestamp;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::time::Timestamp;
 use hectare_mkfs::set_bits;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, usize_of};
 use std::ops::Range;
@@ -121,7 +121,10 @@ impl<'a> Volume<'a> {
                 let last = BlockNr::new(at.get() + len - 1);
                 [at, last].iter().all(|nr| geometry.group_of(*nr) == Some(group))
             };
-            if !(within(desc.block_bitmap, 1) && within(desc.inode_bitmap, 1) && within(desc.inode_table, table)) {
+            if !(within(desc.block_bitmap, 1)
+                && within(desc.inode_bitmap, 1)
+                && within(desc.inode_table, table))
+            {
                 return Ok(Some(group));
             }
         }

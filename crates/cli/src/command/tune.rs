@@ -230,10 +230,7 @@ impl Arguments {
             let journal = hectare_ext4::feature::Compat::HAS_JOURNAL;
             changes.features.push(FeatureEdit::On(hectare_ext4::feature::Feature::Compat(journal)));
         }
-        self.journal_options
-            .as_deref()
-            .map(|list| values::journal(list, &mut changes))
-            .transpose()?;
+        self.journal_options.as_deref().map(|list| values::journal(list, &mut changes)).transpose()?;
         self.extended
             .as_deref()
             .map(|list| values::extended(list, &mut changes))

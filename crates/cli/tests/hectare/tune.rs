@@ -250,7 +250,9 @@ fn a_journal_on_another_device() {
     // Another volume can't have it, and it is not left unnamed.
     let other = hectare_oracle::scratch::fresh("tune-other");
     mke2fs(&["-t", "ext4", "-b", "4096"], &other, "16M").unwrap();
-    assert!(hectare(&["tune", "-J", &device, other.to_str().unwrap()]).refused().contains("uses that journal"));
+    assert!(
+        hectare(&["tune", "-J", &device, other.to_str().unwrap()]).refused().contains("uses that journal")
+    );
     assert!(hectare(&["tune", "-O", "^has_journal", image]).refused().contains("-J device=PATH"));
     hectare(&["tune", "-O", "^has_journal", "-J", &device, image]).ok();
     assert_eq!(users(), "0");

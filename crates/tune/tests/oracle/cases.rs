@@ -10,8 +10,11 @@ use std::time::Duration;
 
 /// A list whose blocks are full to the last byte has no room for checksums: it is built anew, with an index.
 fn full_directories() -> Result<(), Skip> {
-    for features in ["^dir_index,^metadata_csum", "^metadata_csum,inline_data", "^dir_index,^metadata_csum,^extent,^64bit"]
-    {
+    for features in [
+        "^dir_index,^metadata_csum",
+        "^metadata_csum,inline_data",
+        "^dir_index,^metadata_csum,^extent,^64bit",
+    ] {
         let image = scratch::fresh("full");
         mke2fs(&["-t", "ext4", "-b", "1024", "-O", features], &image, "32M")?;
         let mount = KernelMount::new(&image, "")?;
