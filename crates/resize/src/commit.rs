@@ -90,7 +90,7 @@ impl Transaction {
             Kind::Cut => self.write_superblock_first(disk, &home)?,
             Kind::Whole => match Journal::of(disk)? {
                 Some(journal) if journal.holds(&home) => {
-                    journal.write(disk, self.block_size, &home, None, now)?
+                    journal.write(disk, self.block_size, &home, None, now)?;
                 }
                 _ => {
                     self.write_in_place(disk, &home)?;
@@ -194,8 +194,9 @@ impl Journal {
         self.log.needed(blocks.len(), 0) < self.log.free()
     }
 
-    /// Makes a volume with blocks of `size` have the blocks `home`, in ascending order and the superblock's among
-    /// them, at once: a crash leaves it without them or with a log that recovery takes them from. `now` is since
+    /// Makes a volume with blocks of `size` have the blocks `home`, in ascending order and the superblock's
+    /// among them, at once: a crash leaves it without them or with a log that recovery takes them from. `now`
+    /// is since
     /// 1970. `bridge` is one of the blocks as it is to be until the new superblock is there.
     ///
     /// # Errors
@@ -248,8 +249,8 @@ fn write_superblock(disk: &Arc<dyn Device>, sb: &SuperBlock) -> Result<()> {
 }
 
 /// The superblock while some of the blocks have their new form already, if that differs so that the journal's
-/// own inode could not be read under the old one: without checksums, and with the descriptors taken for narrow
-/// ones, which start with the same bytes.
+/// own inode could not be read under the old one: without checksums, and with the descriptors taken for
+/// narrow ones, which start with the same bytes.
 fn between(old: &SuperBlock, new: &SuperBlock) -> Result<Option<SuperBlock>> {
     let width = |sb: &SuperBlock| sb.geometry().desc_size;
     let form = |sb: &SuperBlock| {

@@ -1,6 +1,6 @@
-//! Gives a volume of the same size another form of its base metadata: wider or narrower descriptors (`64bit`),
-//! backups in other groups (`sparse_super`, `sparse_super2`), descriptor blocks reserved for growing or not
-//! (`resize_inode`). And makes room for what its caller puts somewhere itself.
+//! Gives a volume of the same size another form of its base metadata: wider or narrower descriptors
+//! (`64bit`), backups in other groups (`sparse_super`, `sparse_super2`), descriptor blocks reserved for
+//! growing or not (`resize_inode`). And makes room for what its caller puts somewhere itself.
 //!
 //! A journal that moves ([`make_room`]) can't log what then uses its old place: that is another step.
 //!
@@ -58,8 +58,8 @@ pub fn convert(copy: &Arc<dyn Device>, goal: &Features, now: Timestamp) -> Resul
     write(&mut volume, copy)
 }
 
-/// Moves what files have where [`convert`] would put metadata, and in the blocks `also`, elsewhere; says whether
-/// anything had to. Clusters that were left are free, and were not used again.
+/// Moves what files have where [`convert`] would put metadata, and in the blocks `also`, elsewhere; says
+/// whether anything had to. Clusters that were left are free, and were not used again.
 ///
 /// # Errors
 /// As [`convert`].
@@ -94,13 +94,13 @@ fn form(old: &SuperBlock, goal: &Features) -> Result<SuperBlock> {
     let geometry = old.geometry();
     let wide = goal.incompat.contains(Incompat::BIT64);
     let mut features = *old.features();
-    features.compat = features.compat - CONVERTED.compat | goal.compat & CONVERTED.compat;
+    features.compat = (features.compat - CONVERTED.compat) | (goal.compat & CONVERTED.compat);
     features.incompat.set(Incompat::BIT64, wide);
     features.ro_compat.set(RoCompat::SPARSE_SUPER, goal.ro_compat.contains(RoCompat::SPARSE_SUPER));
     if !wide && geometry.blocks_count.get() > u64::from(u32::MAX) {
         return Err(Error::Size(format!("{} blocks need the feature 64bit", geometry.blocks_count)));
     }
-    if wide && !features.incompat.contains(Incompat::EXTENTS) {
+    if wide && !goal.incompat.contains(Incompat::EXTENTS) {
         return Err(Error::Size("the feature 64bit needs the feature extent, which the volume lacks".into()));
     }
     raw.s_feature_compat = features.compat.bits().into();

@@ -14,8 +14,8 @@ use hectare_units::{Blocks, ClusterNr, GroupNr, usize_of};
 use rangemap::RangeSet;
 use std::ops::Range;
 
-/// Clusters that the base metadata of the shape `new` takes beyond what it has, if one of them is in use. Free
-/// ones are among them: what moves out of the way must not go there.
+/// Clusters that the base metadata of the shape `new` takes beyond what it has, if one of them is in use.
+/// Free ones are among them: what moves out of the way must not go there.
 pub(crate) fn occupied(volume: &mut Volume, new: &SuperBlock) -> Result<RangeSet<u64>> {
     let old_end = volume.geometry().clusters_count().get();
     let mut before = RangeSet::new();

@@ -203,8 +203,8 @@ pub(crate) fn with_reserve(bare: &SuperBlock, full: &SuperBlock) -> Result<Super
     Ok(SuperBlock::from_raw(raw)?)
 }
 
-/// Descriptor blocks of `per_block` that the volume has when it has grown to 1024 times its size, but not beyond
-/// 2^32 - 1 blocks: what mke2fs reserves.
+/// Descriptor blocks of `per_block` that the volume has when it has grown to 1024 times its size, but not
+/// beyond 2^32 - 1 blocks: what mke2fs reserves.
 pub(crate) fn growth_reserve(geometry: &Geometry, per_block: u32) -> u32 {
     let limit = u64::from(u32::MAX);
     let grown = geometry.blocks_count.get().saturating_mul(1024).min(limit);

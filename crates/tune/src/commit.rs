@@ -1,24 +1,24 @@
-//! Writes the copy in memory to the device, so that a crash at any moment leaves the volume before or after it,
-//! or one that `e2fsck -p` finishes.
+//! Writes the copy in memory to the device, so that a crash at any moment leaves the volume before or after
+//! it, or one that `e2fsck -p` finishes.
 //!
 //! What differs falls into three parts. Blocks that the volume on the device does not use are written first:
 //! nobody reads them. Backups of superblock and descriptors are written last: nobody reads them while the
 //! primary copies are sound. What lies between, blocks in use, goes in one of these ways ([`Order`]):
 //!
 //! - *logged*: as one transaction in the volume's own journal;
-//! - *marked*: in place, while the superblock says that the volume was not cleanly closed, so that it is checked
-//!   before it is used. Only what a check without questions finishes may be written so: space taken for a file
-//!   that nothing refers to yet;
+//! - *marked*: in place, while the superblock says that the volume was not cleanly closed, so that it is
+//!   checked before it is used. Only what a check without questions finishes may be written so: space taken
+//!   for a file that nothing refers to yet;
 //! - *led*: the new superblock first, with the same mark: what it no longer refers to is freed after.
 //!
 //! Where nothing but the superblock differs, it is written alone, and arrives whole or not at all.
 //!
-//! Hazard: what lies where the log does can't be logged in it; such a change is written in place. The rounds see
-//! to it that there is none.
+//! Hazard: what lies where the log does can't be logged in it; such a change is written in place. The rounds
+//! see to it that there is none.
 //!
 //! Hazard: after a crash in between, a log is to be replayed by e2fsck or by Hectare, not by a mount of the
-//! kernel. The kernel reads the seed of checksums and the sizes of inodes and descriptors before it replays, and
-//! goes on with them. (It then refuses the volume, as a rule, and accepts it the next time.)
+//! kernel. The kernel reads the seed of checksums and the sizes of inodes and descriptors before it replays,
+//! and goes on with them. (It then refuses the volume, as a rule, and accepts it the next time.)
 
 use crate::error::Result;
 use crate::tree::FileMap;
@@ -139,8 +139,8 @@ impl<'a> Difference<'a> {
     }
 
     /// Where tables are new ones of larger inodes: the block of the new table where the old size has the
-    /// journal's inode, with that inode there. Nothing else is there: what an inode had fills the first part of
-    /// its larger slot.
+    /// journal's inode, with that inode there. Nothing else is there: what an inode had fills the first part
+    /// of its larger slot.
     fn bridge(&self) -> Result<Option<LoggedBlock>> {
         let (old, new) = (self.old.geometry(), self.new.geometry());
         let Some(nr) = self.old.journal_inode().filter(|_| old.inode_size != new.inode_size) else {
@@ -171,8 +171,8 @@ impl<'a> Difference<'a> {
         all.into_iter().map(|nr| Ok((nr, Arc::from(self.read(nr)?)))).collect()
     }
 
-    /// Writes it, durably. `now` is since 1970. Says whether a crash could do no harm meanwhile: what is to be
-    /// logged and can't be is written in place.
+    /// Writes it, durably. `now` is since 1970. Says whether a crash could do no harm meanwhile: what is to
+    /// be logged and can't be is written in place.
     pub(crate) fn write(&self, order: Order, now: Duration) -> Result<bool> {
         let device = self.overlay.inner();
         self.put(&self.fresh)?;

@@ -1,11 +1,11 @@
-//! Brings directories from the form of one superblock to that of another: with checksums or without, with file
-//! types or without, with indexes or as lists.
+//! Brings directories from the form of one superblock to that of another: with checksums or without, with
+//! file types or without, with indexes or as lists.
 //!
-//! A directory is changed block by block where that is possible. Where a block has no room for a checksum, the
-//! whole directory is built anew, in other blocks.
+//! A directory is changed block by block where that is possible. Where a block has no room for a checksum,
+//! the whole directory is built anew, in other blocks.
 //!
-//! Hazard: hashes behind the names of encrypted directories without regard to case are not known here, so such
-//! a directory is never built anew.
+//! Hazard: hashes behind the names of encrypted directories without regard to case are not known here, so
+//! such a directory is never built anew.
 
 use crate::error::{Error, Result};
 use crate::file::{extents, write_map};
@@ -17,6 +17,7 @@ use hectare_ext4::dir::{
     self, Entry, FileType, Fill, Format, Name, convert_block, retype, set_checksum, unindex,
 };
 use hectare_ext4::error::Place;
+use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::{self, Rows};
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::superblock::SuperBlock;
@@ -172,6 +173,13 @@ impl<'a> Forms<'a> {
             let reason = format!(
                 "inode {nr} is an encrypted directory without regard to case, with no room for checksums: \
                  make the volume anew, or do without metadata_csum"
+            );
+            return Err(Error::refused(reason));
+        }
+        if self.old.features().ro_compat.contains(RoCompat::QUOTA) {
+            let reason = format!(
+                "inode {nr} is a directory without room for checksums, and needs more space: turn quota off \
+                 first, and on again afterwards"
             );
             return Err(Error::refused(reason));
         }

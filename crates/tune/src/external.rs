@@ -1,8 +1,8 @@
 //! Uses a journal on another device, or no longer.
 //!
 //! The volume names the journal by its UUID, and the journal the volume by its. The journal's side is written
-//! before the volume starts to use it and after it has stopped, so that a journal that a volume uses always says
-//! so.
+//! before the volume starts to use it and after it has stopped, so that a journal that a volume uses always
+//! says so.
 
 use crate::change::{Changes, ExternalJournal};
 use crate::error::{Error, Result};
@@ -15,7 +15,8 @@ use hectare_mkfs::{external_journal, join_journal, leave_journal};
 pub(crate) fn attach(volume: &mut Volume<'_>, changes: &Changes) -> Result<()> {
     let journal = changes.journal_device.as_ref();
     let journal = journal.ok_or_else(|| Error::refused("no external journal was named (-J device=)"))?;
-    let uuid = inspect(volume.sb(), journal, changes.force)?;
+    // Whether another volume uses it was asked before: by now this one is recorded in it.
+    let (_, uuid) = external_journal(&*journal.device, true)?;
     volume.edit(|raw| {
         raw.s_feature_compat = (raw.s_feature_compat.get() | Compat::HAS_JOURNAL.bits()).into();
         raw.s_journal_uuid = uuid;
@@ -26,8 +27,8 @@ pub(crate) fn attach(volume: &mut Volume<'_>, changes: &Changes) -> Result<()> {
     })
 }
 
-/// The UUID of a journal that the volume can use.
-fn inspect(sb: &SuperBlock, journal: &ExternalJournal, force: bool) -> Result<[u8; 16]> {
+/// Refuses a journal that the volume can't use.
+fn inspect(sb: &SuperBlock, journal: &ExternalJournal, force: bool) -> Result<()> {
     // Its own journal may be taken again.
     let is_own = sb.raw().s_journal_uuid != [0; 16];
     let (size, uuid) = external_journal(&*journal.device, force || is_own)?;
@@ -39,7 +40,7 @@ fn inspect(sb: &SuperBlock, journal: &ExternalJournal, force: bool) -> Result<[u
     if is_own && uuid != sb.raw().s_journal_uuid && !force {
         return Err(Error::refused("-J device: that is not the journal that the volume uses"));
     }
-    Ok(uuid)
+    Ok(())
 }
 
 /// Has the volume use no journal.
@@ -54,7 +55,7 @@ pub(crate) fn detach(volume: &mut Volume<'_>) -> Result<()> {
 /// Before anything is written: the journal can be used, or left.
 pub(crate) fn admit(sb: &SuperBlock, changes: &Changes, leaves: bool) -> Result<()> {
     match &changes.journal_device {
-        Some(journal) => inspect(sb, journal, changes.force).map(|_| ()),
+        Some(journal) => inspect(sb, journal, changes.force),
         None if leaves && !changes.force => Err(Error::refused(
             "its journal lies on another device: name it (-J device=PATH), or leave it as it is (-f)",
         )),
@@ -65,10 +66,7 @@ pub(crate) fn admit(sb: &SuperBlock, changes: &Changes, leaves: bool) -> Result<
 /// Records the volume in the journal that it is going to use.
 pub(crate) fn join(sb: &SuperBlock, changes: &Changes) -> Result<()> {
     match &changes.journal_device {
-        Some(journal) => {
-            let uuid = changes.uuid.unwrap_or(sb.uuid());
-            Ok(join_journal(&*journal.device, sb.geometry().block_size, uuid)?)
-        }
+        Some(journal) => Ok(join_journal(&*journal.device, sb.geometry().block_size, sb.uuid())?),
         None => Ok(()),
     }
 }

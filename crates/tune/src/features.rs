@@ -78,8 +78,8 @@ const FORMS: Incompat = Incompat::CSUM_SEED.union(Incompat::FILETYPE).union(Inco
 /// Those of checksums.
 const SUMS: RoCompat = RoCompat::GDT_CSUM.union(RoCompat::METADATA_CSUM);
 
-/// Changes features, UUID and quotas, but for the journal and what [`crate::shape`] does. Returns whether more
-/// than the superblock has changed.
+/// Changes features, UUID and quotas, but for the journal and what [`crate::shape`] does. Returns whether
+/// more than the superblock has changed.
 pub(crate) fn apply(volume: &mut Volume<'_>, changes: &Changes, goal: &Features) -> Result<bool> {
     let before = *volume.sb().features();
     let kept = kept_quotas(volume, goal, before, changes);
@@ -242,6 +242,10 @@ fn refuse_impossible(volume: &mut Volume<'_>, before: &Features, goal: &Features
     }
     if goes(I(Incompat::EXTENTS)) && goal.ro_compat.contains(RoCompat::BIGALLOC) {
         return refuse("bigalloc needs extent");
+    }
+    let keeps_quotas = |features: &Features| features.ro_compat.contains(RoCompat::QUOTA);
+    if goes(I(Incompat::EXTENTS)) && keeps_quotas(before) && keeps_quotas(goal) {
+        return refuse("-O ^extent changes what owners use: turn quota off first, and on again afterwards");
     }
     if goes(I(Incompat::FLEX_BG))
         && let Some(group) = volume.scattered_group()?

@@ -74,8 +74,8 @@ pub(crate) fn present(volume: &mut Volume<'_>) -> Result<Size> {
     Ok(Size { blocks: head.blocks().get().saturating_sub(fast_commit), fast_commit })
 }
 
-/// The journal that takes the place of the one that the volume has if that leaves no room for fast commits: the
-/// kernel does not mount such a volume.
+/// The journal that takes the place of the one that the volume has if that leaves no room for fast commits:
+/// the kernel does not mount such a volume.
 pub(crate) fn with_fast_commits(volume: &mut Volume<'_>) -> Result<Option<Size>> {
     let head = head(volume)?;
     let area = u64::from(head.fast_commit_blocks());

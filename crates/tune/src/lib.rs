@@ -1,10 +1,10 @@
 //! Changes what a volume is set to, without touching the content of its files: label, UUID, reserved blocks,
 //! intervals of checks, features, journal, quotas, size of inodes; what tune2fs does.
 //!
-//! [`tune`] first does everything on a copy in memory (an overlay), so that a change that fails half-way leaves
-//! the volume as it is. Where more than the superblock changes, the checker must find the volume sound before and
-//! after. Then it is done in earnest, in rounds of which each leaves a sound volume ([`rounds`]), and each is
-//! written so that a crash can be survived ([`commit`]).
+//! [`tune`] first does everything on a copy in memory (an overlay), so that a change that fails half-way
+//! leaves the volume as it is. Where more than the superblock changes, the checker must find the volume sound
+//! before and after. Then it is done in earnest, in rounds of which each leaves a sound volume ([`rounds`]),
+//! and each is written so that a crash can be survived ([`commit`]).
 //!
 //! - [`Changes`] is what to do; `fields` sets what only the superblock has; `features` turns features on and
 //!   off, with `quotas`, `hidden`, `shape` and `reseal` for what those bring with them.

@@ -16,7 +16,7 @@ use crate::hidden;
 use crate::tree::FileMap;
 use crate::volume::Volume;
 use hectare_ext4::extent;
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::orphan::OrphanBlockMut;
@@ -134,14 +134,23 @@ impl Walk<'_> {
         if inode.kind() == Some(Kind::Directory) {
             self.forms.convert(volume, nr, inode, &map)?;
         }
-        if self.old.orphan_file_inode() == Some(nr)
-            && let Some(seed) = inode.seed(nr, self.new)
-        {
-            for (_, block) in map.blocks() {
-                let mut bytes = volume.read(block)?;
-                OrphanBlockMut::new(&mut bytes, block).seal(seed);
-                volume.write(block, &bytes)?;
+        if self.old.orphan_file_inode() == Some(nr) {
+            self.orphans(volume, nr, inode, &map)?;
+        }
+        Ok(())
+    }
+
+    /// The blocks of the orphan file. Without checksums theirs must be 0.
+    fn orphans(&self, volume: &Volume<'_>, nr: InodeNr, inode: &Inode, map: &FileMap) -> Result<()> {
+        let is_empty = !self.old.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);
+        for (_, block) in map.blocks() {
+            let mut bytes = volume.read(block)?;
+            let mut orphans = OrphanBlockMut::new(&mut bytes, block);
+            if is_empty {
+                orphans.format();
             }
+            inode.seed(nr, self.new).into_iter().for_each(|seed| orphans.seal(seed));
+            volume.write(block, &bytes)?;
         }
         Ok(())
     }

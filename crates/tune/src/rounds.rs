@@ -1,7 +1,8 @@
 //! The rounds of a change, each of which takes a sound volume to a sound volume.
 //!
-//! What changes blocks in use needs a journal to survive a crash. So a journal that is asked for comes first and
-//! one that goes away goes last; where there is none, or too small a one, another takes its place for a while.
+//! What changes blocks in use needs a journal to survive a crash. So a journal that is asked for comes first
+//! and one that goes away goes last; where there is none, or too small a one, another takes its place for a
+//! while.
 
 use crate::change::Changes;
 use crate::commit::Order;
@@ -26,8 +27,8 @@ const LOG_OVERHEAD: u64 = 64;
 /// A step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Round {
-    /// Moves files away from where metadata is to lie. By itself, since the journal may be among them: what takes
-    /// its place can't be logged in it.
+    /// Moves files away from where metadata is to lie. By itself, since the journal may be among them: what
+    /// takes its place can't be logged in it.
     Room,
     /// Everything but what the other rounds do.
     Main,

@@ -27,8 +27,8 @@ pub struct Outcome {
     pub before: SuperBlock,
     /// The superblock as it is.
     pub after: SuperBlock,
-    /// Whether blocks in use were written in place: there was no room for a journal, and a power cut would have
-    /// left errors.
+    /// Whether blocks in use were written in place: there was no room for a journal, and a power cut would
+    /// have left errors.
     pub in_place: bool,
 }
 
@@ -64,7 +64,7 @@ pub fn tune(device: &Arc<dyn Device>, changes: &Changes) -> Result<Outcome> {
         judge(&*trial)?;
     }
     drop(trial);
-    let in_place = run.write(&before, &rounds)?;
+    let in_place = run.write(&rounds)?;
     Ok(Outcome { before, after: superblock(&**device)?, in_place })
 }
 
@@ -97,16 +97,16 @@ impl Run<'_> {
     }
 
     /// Makes the rounds, and says whether something was written without the care for crashes.
-    fn write(&self, before: &SuperBlock, rounds: &[Round]) -> Result<bool> {
+    fn write(&self, rounds: &[Round]) -> Result<bool> {
         let now = Duration::from_secs(self.changes.now.seconds.max(0).cast_unsigned());
         let mut in_place = false;
         for round in rounds {
-            if *round == Round::Attach {
-                external::join(before, self.changes)?;
-            }
             let before = superblock(&**self.device)?;
             let overlay: Arc<Overlay> = Arc::new(OverlayDevice::new(Arc::clone(self.device)));
             round.perform(&overlay, self.changes, &self.goal)?;
+            if *round == Round::Attach {
+                external::join(&before, self.changes)?;
+            }
             in_place |= !Difference::of(&overlay, &before)?.write(round.order(), now)?;
             if *round == Round::Detach {
                 external::leave(&before, self.changes)?;

@@ -1,7 +1,7 @@
 //! Makes inodes larger: every table is written anew, in another place.
 //!
-//! With `flex_bg` a table goes to the first place with room from its group on, else into its own group. The old
-//! tables are freed one after the other, so that later ones may lie where earlier ones did.
+//! With `flex_bg` a table goes to the first place with room from its group on, else into its own group. The
+//! old tables are freed one after the other, so that later ones may lie where earlier ones did.
 //!
 //! Without `flex_bg` a table that has no room elsewhere grows in its place, from which files were moved away.
 //!

@@ -51,8 +51,8 @@ pub fn convert_block(
     Ok(true)
 }
 
-/// Makes block `logical` of an indexed directory `own` one of a list: the root becomes a block of `.` and `..`,
-/// a node one without entries, and a leaf stays. All in the form `format`.
+/// Makes block `logical` of an indexed directory `own` one of a list: the root becomes a block of `.` and
+/// `..`, a node one without entries, and a leaf stays. All in the form `format`.
 ///
 /// # Errors
 /// [`Corrupt`] if the root does not say which directory is the parent.

@@ -97,6 +97,20 @@ fn regression_fast_commits_get_a_journal_that_holds_them() {
     fs::remove_file(image).unwrap();
 }
 
+/// e2fsck wants no checksum in the blocks of an orphan file of a volume without checksums.
+#[test]
+fn regression_an_orphan_file_without_checksums_has_none() {
+    let image = match Base::new("orphan-file", &[], 64).make() {
+        Ok(image) => image,
+        Err(reason) => skip!("regression_an_orphan_file_without_checksums_has_none", reason),
+    };
+    change(&image, &changes(&[("-O", "^metadata_csum")])).unwrap();
+    assert_clean(&image).unwrap();
+    change(&image, &changes(&[("-O", "metadata_csum")])).unwrap();
+    assert_clean(&image).unwrap();
+    fs::remove_file(image).unwrap();
+}
+
 /// Where nothing is free in one piece, larger inodes take the place of files, which move.
 #[test]
 fn larger_inodes_take_the_place_of_files() {

@@ -1,5 +1,5 @@
-//! Power cuts at any moment of a change: the volume is the old one, the new one, or one that e2fsck -p finishes;
-//! and no file is lost.
+//! Power cuts at any moment of a change: the volume is the old one, the new one, or one that e2fsck -p
+//! finishes; and no file is lost.
 
 use crate::support::{Base, changes, long};
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};

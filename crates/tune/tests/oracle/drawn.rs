@@ -1,6 +1,6 @@
-//! Drawn sets of options on kinds of volumes, beside tune2fs: what is not refused is sound, has the same files,
-//! can be written by the kernel, and has the features that tune2fs gives a copy. Options at once give what they
-//! give one after the other. What is refused has not changed.
+//! Drawn sets of options on kinds of volumes, beside tune2fs: what is not refused is sound, has the same
+//! files, can be written by the kernel, and has the features that tune2fs gives a copy. Options at once give
+//! what they give one after the other. What is refused has not changed.
 
 use crate::support::{Base, change, changes, long};
 use hectare_oracle::tool::{need, run};
@@ -75,6 +75,9 @@ const KINDS: &[(&str, &[&str], u64)] = &[
     ("packed-meta", &[], 128),
     ("lazy-itable", &["-g", "4096"], 96),
     ("modern", &[], 64),
+    ("quota", &[], 64),
+    ("project", &["-O", "^metadata_csum"], 64),
+    ("fast-commit", &["-J", "size=8"], 64),
 ];
 
 /// A set of options.
