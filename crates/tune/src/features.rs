@@ -337,10 +337,10 @@ fn change_forms(volume: &mut Volume<'_>, goal: &Features, changes: &Changes) -> 
         return Err(Error::refused(reason));
     }
     let sums = |features: &Features| (features.metadata_csum(), features.group_checksums());
-    let same = sums(sb.features()) == sums(goal)
-        && sb.features().incompat.contains(Incompat::FILETYPE) == goal.incompat.contains(Incompat::FILETYPE)
-        && !(sb.features().has(C(Compat::DIR_INDEX)) && !goal.has(C(Compat::DIR_INDEX)))
-        && !(sb.features().has(I(Incompat::EXTENTS)) && !goal.has(I(Incompat::EXTENTS)));
+    let goes = |feature| sb.features().has(feature) && !goal.has(feature);
+    let retypes = sb.features().has(I(Incompat::FILETYPE)) != goal.has(I(Incompat::FILETYPE));
+    let reforms = retypes || goes(C(Compat::DIR_INDEX)) || goes(I(Incompat::EXTENTS));
+    let same = sums(sb.features()) == sums(goal) && !reforms;
     let by_uuid = goal.ro_compat.contains(RoCompat::GDT_CSUM) && is_new;
     let by_seed = goal.metadata_csum() && seed != sb.value_seed();
     if same && !by_uuid && !by_seed {

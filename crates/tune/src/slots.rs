@@ -35,7 +35,7 @@ pub(crate) fn enlarge(volume: &mut Volume<'_>, size: u32) -> Result<bool> {
     }
     let shift = volume.geometry().cluster_ratio_shift;
     let grown = u64::from(new.geometry().itable_blocks() - volume.geometry().itable_blocks());
-    let more = grown * u64::from(new.geometry().groups()) >> shift;
+    let more = (grown * u64::from(new.geometry().groups())) >> shift;
     volume.set_superblock(new);
     volume.shift_overhead(|overhead| overhead.saturating_add(more))?;
     Ok(true)
