@@ -5,7 +5,7 @@
 //! A journal that moves ([`make_room`]) can't log what then uses its old place: that is another step.
 //!
 //! Everything is written straight to the device, in no order that a crash could survive: it is a copy, which
-//! the caller compares with the volume and writes as he sees fit.
+//! the caller compares with the volume and writes in an order of its own.
 
 use crate::admit;
 use crate::commit::write_backups;
