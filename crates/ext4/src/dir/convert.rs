@@ -138,7 +138,7 @@ mod tests {
         let seed = Some(Seed::stored(7));
         set_checksum(&mut block, &to, seed, LogicalBlock::new(1), false, PLACE).unwrap();
         verify_block(&block, &to, seed, LogicalBlock::new(1), false, PLACE).unwrap();
-        let names = crate::dir::leaf::Leaf::parse(&block, &to, PLACE).unwrap().records().count();
+        let names = leaf::Leaf::parse(&block, &to, PLACE).unwrap().records().count();
         assert_eq!(names, 1000 / 12);
         // And back: the tail may stay.
         assert!(convert_block(&mut block, (&to, &from), LogicalBlock::new(1), false, PLACE).unwrap());
