@@ -53,6 +53,7 @@ targets![
     inline_write,
     fold_write,
     quota_write,
+    nbd,
 ];
 
 fn holds(target: &str, program: &str) {

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The targets; those that must be clean before a release come first.
-const TARGETS: [&str; 25] = [
+const TARGETS: [&str; 26] = [
     "walk",
     "write",
     "superblock",
@@ -49,6 +49,7 @@ const TARGETS: [&str; 25] = [
     "inline_write",
     "fold_write",
     "quota_write",
+    "nbd",
 ];
 /// Those that keep what they have written, for e2fsck.
 const WRITERS: [&str; 5] = ["write", "map_write", "inline_write", "fold_write", "quota_write"];

@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 59] = [
+const TOOLS: [Tool; 66] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -72,7 +72,14 @@ const TOOLS: [Tool; 59] = [
     ("mkswap", "util-linux"),
     ("pvcreate", "lvm2"),
     ("qemu-img", "qemu-utils"),
+    ("img2simg", "android-sdk-libsparse-utils"),
+    ("simg2img", "android-sdk-libsparse-utils"),
     ("xorriso", "xorriso"),
+    ("nbdkit", "nbdkit"),
+    ("qemu-nbd", "qemu-utils"),
+    ("nbd-server", "nbd-server"),
+    ("nbdinfo", "libnbd-bin"),
+    ("nbdcopy", "libnbd-bin"),
 ];
 
 /// What the demo uses.

@@ -11,6 +11,7 @@ pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
+pub(crate) mod convert;
 pub(crate) mod cp;
 pub(crate) mod defrag;
 pub(crate) mod described;
@@ -39,6 +40,7 @@ pub(crate) mod reproduce;
 pub(crate) mod resize;
 pub(crate) mod rm;
 pub(crate) mod salvage;
+pub(crate) mod serve;
 pub(crate) mod sh;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
@@ -64,6 +66,7 @@ pub(crate) enum Command {
     MkfsXfs(mkfs::xfs::Arguments),
     Build(build::Arguments),
     Export(export::Arguments),
+    Convert(convert::Arguments),
     Diff(diff::Arguments),
     Ls(ls::Arguments),
     Tree(tree::Arguments),
@@ -98,6 +101,7 @@ pub(crate) enum Command {
     Trim(trim::Arguments),
     Defrag(defrag::Arguments),
     Explain(explain::Arguments),
+    Serve(serve::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Shutdown(shutdown::Arguments),
@@ -144,6 +148,7 @@ impl Command {
             Self::MkfsXfs(arguments) => mkfs::xfs::run(&arguments),
             Self::Build(arguments) => build::run(&arguments),
             Self::Export(arguments) => export::run(&arguments),
+            Self::Convert(arguments) => convert::run(&arguments),
             Self::Diff(arguments) => diff::run(&arguments),
             Self::Ls(arguments) => ls::run(&arguments),
             Self::Tree(arguments) => tree::run(&arguments),
@@ -178,6 +183,7 @@ impl Command {
             Self::Trim(arguments) => trim::run(&arguments),
             Self::Defrag(arguments) => defrag::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),
+            Self::Serve(arguments) => serve::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),
             Self::Shutdown(arguments) => shutdown::run(&arguments),

@@ -7,7 +7,7 @@
 use crate::explanation::lines;
 use crate::explanation::text::Detail;
 use crate::failure::{Failure, LeftOut, Outcome, tell};
-use crate::image_device::{Hold, device, file_device};
+use crate::image_device::{Hold, device, whole_device};
 use crate::image_path::{ImagePath, show};
 use crate::journal_search::{self, Wanted};
 use crate::memory;
@@ -226,8 +226,8 @@ fn find_journal(device: &dyn Device, hold: Hold) -> Outcome<Option<JournalDevice
         return Ok(None);
     }
     let found = journal_search::search(&Wanted::Uuid(sb.raw().s_journal_uuid))?;
-    let device = found.map(|path| file_device(&path, hold)).transpose()?;
-    Ok(device.map(|device| JournalDevice(Arc::new(device))))
+    let device = found.map(|path| whole_device(&path, Part::default(), hold)).transpose()?;
+    Ok(device.map(JournalDevice))
 }
 
 /// Runs a change on every place, opening each image once as long as neighbours share it.

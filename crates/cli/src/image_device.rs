@@ -1,12 +1,26 @@
-//! The file or block device of an image, opened, before anything is known of what it holds.
+//! The disk of an image, opened, before anything is known of what it holds: the bytes of a file, block device or export,
+//! or those that a disk image (qcow2, VHD ...) has a map of.
+//!
+//! Hazard: what a file is, it says itself. One with an ext volume in its bytes is taken for that, whatever it
+//! begins with: its first KiB is for boot loaders, where anybody may have put the head of a disk image that names
+//! other files.
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::partition_args::Part;
-use hectare_device::{Device, FileDevice, FileOptions};
+use crate::remote;
+use hectare_device::{Device, FileDevice, FileOptions, SliceDevice, Topology};
+use hectare_disk::Format;
+use hectare_ext4::superblock::MAGIC;
+use hectare_partition::Partition;
+use hectare_units::Bytes;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Where the magic number of an ext superblock is.
+const MAGIC_AT: Bytes = Bytes::new(1024 + 0x38);
 
 /// Which processes a command locks out of a file or device that it opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,9 +33,87 @@ pub(crate) enum Hold {
     Nobody,
 }
 
-/// The file or block device, or the part of it that holds the volume.
+/// The part of a disk that holds the volume: what is named, or else the disk, or the only partition with an ext
+/// volume.
 pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    part.of(file_device(path, hold)?)
+    let disk = whole_device(path, part, hold)?;
+    if part.is_whole() { volume_in(disk, path) } else { part.of(disk) }
+}
+
+/// The only partition of a disk with an ext volume, which is mentioned, or else the disk.
+pub(crate) fn volume_in(disk: Arc<dyn Device>, path: &Path) -> Outcome<Arc<dyn Device>> {
+    match only_volume(&*disk) {
+        Some(partition) => {
+            let name = shown(path.as_os_str().as_bytes());
+            let number = partition.number;
+            tell(format_args!("{name}: note: partition {number} is used, the only one with an ext volume"));
+            let slice = SliceDevice::new(disk, partition.start, partition.len);
+            Ok(Arc::new(slice.map_err(|error| Failure::Line(error.to_string()))?))
+        }
+        None => Ok(disk),
+    }
+}
+
+/// The disk as a whole.
+pub(crate) fn whole_device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    Ok(with_topology(path, part, hold)?.0)
+}
+
+/// The bytes of a file, block device or export, also if they are those of a disk image.
+pub(crate) fn as_it_lies(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    Ok(match remote::is_address(path) {
+        true => Arc::new(remote::open(path, hold == Hold::Everybody)?),
+        false => Arc::new(file_device(path, hold)?),
+    })
+}
+
+/// The disk as a whole, with what its sectors are; nothing is known of those of files and servers.
+pub(crate) fn with_topology(path: &Path, part: Part, hold: Hold) -> Outcome<(Arc<dyn Device>, Topology)> {
+    if remote::is_address(path) {
+        return Ok((as_it_lies(path, hold)?, Topology::default()));
+    }
+    let file = file_device(path, hold)?;
+    let topology = file.topology().unwrap_or_default();
+    Ok((disk_of(file, path, part)?, topology))
+}
+
+/// The disk that a file or block device holds.
+pub(crate) fn disk_of(file: FileDevice, path: &Path, part: Part) -> Outcome<Arc<dyn Device>> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Line(error.to_string());
+    if holds_ext(&file) {
+        return Ok(Arc::new(file));
+    }
+    match Format::of(&file).map_err(|error| failed(&error))? {
+        Some(format) => {
+            hectare_disk::open(file, path, format, part.backing()).map_err(|error| failed(&error))
+        }
+        None => Ok(Arc::new(file)),
+    }
+}
+
+/// Whether there is the magic number of an ext superblock; what can't be read has none.
+fn holds_ext(device: &dyn Device) -> bool {
+    let mut magic = [0; 2];
+    device.read_at(MAGIC_AT, &mut magic).is_ok() && u16::from_le_bytes(magic) == MAGIC
+}
+
+/// The partition of a disk with an ext volume, if it is the only one.
+fn only_volume(disk: &dyn Device) -> Option<Partition> {
+    if holds_ext(disk) {
+        return None;
+    }
+    let found = hectare_partition::partitions(disk).ok()?;
+    let mut volumes = found.into_iter().filter(|partition| {
+        SliceDevice::new(disk, partition.start, partition.len).is_ok_and(|slice| holds_ext(&slice))
+    });
+    let only = volumes.next()?;
+    volumes.next().is_none().then_some(only)
+}
+
+/// Whether there is something by that name; a server that is named is taken to be there.
+pub(crate) fn is_there(path: &Path) -> bool {
+    let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+    remote::is_address(path) || !std::fs::symlink_metadata(path).is_err_and(missing)
 }
 
 /// The file or block device as a whole.

@@ -4,7 +4,8 @@
 //! `disk.img:/etc/a:b` and `dir/disk.img:x` mean what they look like. `IMAGE:` alone is the root directory,
 //! and so is `IMAGE` where only something inside an image is possible. Where a local path is possible too
 //! (`cp`), an argument that begins with `./` or `../` and has no image before a colon is local, and so is one
-//! that exists as it stands; any other with a colon names an image, even a missing one.
+//! that exists as it stands; any other with a colon names an image, even a missing one. An argument that begins
+//! with the address of an export (`nbd://host/export:/etc`) is in that image.
 //!
 //! In a batch (`sh`) there is one image: `:PATH` is inside, anything else of the host where that is possible.
 //!
@@ -12,6 +13,7 @@
 
 use crate::batch;
 use crate::name::shown;
+use crate::remote;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -111,6 +113,9 @@ impl Operand {
 
 /// The first colon with an existing file or block device before it.
 fn image_end(bytes: &[u8]) -> Option<usize> {
+    if remote::is_address(Path::new(OsStr::from_bytes(bytes))) {
+        return remote::end_of_address(bytes);
+    }
     colons(bytes).find(|at| is_image(Path::new(OsStr::from_bytes(&bytes[..*at]))))
 }
 
@@ -125,6 +130,9 @@ fn colons(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
 }
 
 fn is_image(path: &Path) -> bool {
+    if remote::is_address(path) {
+        return true;
+    }
     std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.file_type().is_block_device())
 }
 

@@ -33,6 +33,7 @@ mod partition_args;
 mod passwd;
 mod picture;
 mod progress;
+mod remote;
 mod reporter;
 mod reproducible;
 mod size_arg;
@@ -51,7 +52,7 @@ Makes, fills, reads and changes ext4 volumes in image files and on block devices
 root and without mounting them. What it writes, e2fsck finds clean and Linux mounts.
 
 A file inside an image is named IMAGE:PATH, as in scp: `disk.img:/etc/fstab`. `disk.img:` is \
-the root directory.";
+the root directory. An image may lie on a server: nbd://host/export, or nbd+unix:///export?socket=PATH.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,6 +75,8 @@ object and the reason; with --json, the last one is a JSON object.";
 struct Cli {
     #[command(flatten)]
     max_memory: memory::MaxMemory,
+    #[command(flatten)]
+    reconnect_timeout: remote::ReconnectTimeout,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -86,11 +89,12 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
-    let Cli { max_memory, command } = match Cli::try_parse_from(arguments) {
+    let Cli { max_memory, reconnect_timeout, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
         Err(error) => error.exit(),
     };
+    reconnect_timeout.apply();
     match max_memory.apply().and_then(|()| command.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => reporter.end(failure),

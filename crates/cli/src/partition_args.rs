@@ -5,33 +5,79 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::size_arg::parse_size;
-use hectare_device::{Device, FileDevice, SliceDevice};
+use hectare_device::{Device, SliceDevice};
+use hectare_disk::Backing;
+use hectare_partition::Partition;
 use hectare_units::Bytes;
 use std::sync::Arc;
 
 /// The part of an image or disk that holds the volume.
 #[derive(clap::Args, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Part {
-    /// The volume is in this partition of the image or disk (MBR or GPT; numbers as in sda1)
-    #[arg(long, value_name = "N", conflicts_with = "offset")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    partition: Option<u32>,
+    /// The volume is in this partition of the image or disk (MBR or GPT): its number as in sda1, name or UUID
+    #[arg(long, value_name = "N|NAME|UUID", conflicts_with = "offset", value_parser = parse_partition)]
+    partition: Option<Named>,
     /// The volume begins this many bytes after the start of the image (suffixes: k, M, G...)
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     offset: Option<u64>,
+    /// Let a qcow2 image be backed by files outside of its directory
+    #[arg(long)]
+    backing: bool,
+}
+
+/// How a partition is named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Named {
+    Number(u32),
+    /// Its name or UUID. Arguments live as long as the process.
+    Text(&'static str),
+}
+
+impl Named {
+    fn find(self, disk: &dyn Device) -> Outcome<Partition> {
+        let found = match self {
+            Self::Number(number) => hectare_partition::find(disk, number),
+            Self::Text(text) => hectare_partition::find_named(disk, text),
+        };
+        found.map_err(|error| Failure::Line(error.to_string()))
+    }
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+fn parse_partition(text: &str) -> Result<Named, String> {
+    match text.parse() {
+        Ok(0) => Err("partitions are counted from 1".to_owned()),
+        Ok(number) => Ok(Named::Number(number)),
+        Err(_) if text.is_empty() => Err("it has no name".to_owned()),
+        Err(_) => Ok(Named::Text(Box::leak(text.to_owned().into_boxed_str()))),
+    }
 }
 
 impl Part {
     /// What begins this many bytes after the start.
     pub(crate) fn from_byte(offset: u64) -> Self {
-        Self { partition: None, offset: (offset > 0).then_some(offset) }
+        Self { offset: (offset > 0).then_some(offset), ..Self::default() }
     }
 
     /// The equivalent arguments for another process.
     pub(crate) fn arguments(self) -> Vec<String> {
         let partition = self.partition.map(|number| format!("--partition={number}"));
         let offset = self.offset.map(|bytes| format!("--offset={bytes}"));
-        partition.into_iter().chain(offset).collect()
+        let backing = self.backing.then(|| "--backing".to_owned());
+        [partition, offset, backing].into_iter().flatten().collect()
+    }
+
+    /// Which backing files a disk image may have opened.
+    pub(crate) fn backing(self) -> Backing {
+        if self.backing { Backing::Anywhere } else { Backing::Beside }
     }
 
     /// Whether the image is used as a whole.
@@ -53,24 +99,23 @@ impl Part {
         self.offset.map(Bytes::new)
     }
 
-    /// Where this part of a device begins.
-    pub(crate) fn start(self, device: &FileDevice) -> Outcome<Bytes> {
-        let Some(number) = self.partition else { return Ok(Bytes::new(self.offset.unwrap_or(0))) };
-        let found =
-            hectare_partition::find(device, number).map_err(|error| Failure::Line(error.to_string()))?;
-        Ok(found.start)
+    /// Where this part of a disk begins.
+    pub(crate) fn start(self, disk: &dyn Device) -> Outcome<Bytes> {
+        match self.partition {
+            Some(partition) => Ok(partition.find(disk)?.start),
+            None => Ok(Bytes::new(self.offset.unwrap_or(0))),
+        }
     }
 
-    /// This part of a device.
-    pub(crate) fn of(self, device: FileDevice) -> Outcome<Arc<dyn Device>> {
-        if let Some(number) = self.partition {
-            let slice =
-                hectare_partition::open(device, number).map_err(|error| Failure::Line(error.to_string()))?;
-            return Ok(Arc::new(slice));
+    /// This part of a disk.
+    pub(crate) fn of(self, disk: Arc<dyn Device>) -> Outcome<Arc<dyn Device>> {
+        if let Some(partition) = self.partition {
+            let Partition { start, len, .. } = partition.find(&*disk)?;
+            return slice(disk, start, len);
         }
         match self.offset.filter(|offset| *offset > 0) {
-            Some(offset) => from_offset(device, Bytes::new(offset)),
-            None => Ok(Arc::new(device)),
+            Some(offset) => from_offset(disk, Bytes::new(offset)),
+            None => Ok(disk),
         }
     }
 }
@@ -79,9 +124,8 @@ impl Part {
 #[derive(clap::Args, Clone, Copy, Default)]
 pub(crate) struct SourcePart {
     /// The sources are in this partition of their images [default: as --partition]
-    #[arg(long, value_name = "N", conflicts_with = "from_offset")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    from_partition: Option<u32>,
+    #[arg(long, value_name = "N|NAME|UUID", conflicts_with = "from_offset", value_parser = parse_partition)]
+    from_partition: Option<Named>,
     /// The sources' volumes begin this many bytes after the start of their images [default: as --offset]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     from_offset: Option<u64>,
@@ -96,16 +140,20 @@ impl SourcePart {
     /// The part of the sources, where that of the destination is `other`.
     pub(crate) fn or(self, other: Part) -> Part {
         if self.is_given() {
-            Part { partition: self.from_partition, offset: self.from_offset }
+            Part { partition: self.from_partition, offset: self.from_offset, ..other }
         } else {
             other
         }
     }
 }
 
-/// A device from a byte offset on.
-pub(crate) fn from_offset(device: FileDevice, offset: Bytes) -> Outcome<Arc<dyn Device>> {
-    let len = device.len().saturating_sub(offset);
-    let slice = SliceDevice::new(device, offset, len).map_err(|error| Failure::Line(error.to_string()))?;
+/// A disk from a byte offset on.
+pub(crate) fn from_offset(disk: Arc<dyn Device>, offset: Bytes) -> Outcome<Arc<dyn Device>> {
+    let len = disk.len().saturating_sub(offset);
+    slice(disk, offset, len)
+}
+
+fn slice(disk: Arc<dyn Device>, at: Bytes, len: Bytes) -> Outcome<Arc<dyn Device>> {
+    let slice = SliceDevice::new(disk, at, len).map_err(|error| Failure::Line(error.to_string()))?;
     Ok(Arc::new(slice))
 }

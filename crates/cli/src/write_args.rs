@@ -1,7 +1,7 @@
 //! Arguments of the commands that open an image: of all, and of those that write into it.
 
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, whole_device};
 use crate::partition_args::Part;
 use crate::reproducible;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -13,7 +13,6 @@ use hectare_ext4::superblock::Tolerances;
 use hectare_probe::{FoundSuperblock, WhichSuperblock, find_superblock};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 
 /// Where the journal of an image is.
 #[derive(clap::Args, Clone, Default)]
@@ -27,8 +26,8 @@ pub(crate) struct Journal {
 impl Journal {
     fn device(&self, hold: Hold) -> Outcome<Option<JournalDevice>> {
         let path = self.journal.as_deref();
-        let device = path.map(|path| file_device(path, hold)).transpose()?;
-        Ok(device.map(|device| JournalDevice(Arc::new(device))))
+        let device = path.map(|path| whole_device(path, Part::default(), hold)).transpose()?;
+        Ok(device.map(JournalDevice))
     }
 }
 

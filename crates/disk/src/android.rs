@@ -7,8 +7,8 @@
 //! phone that flashes the image keeps what was there before in what is left out.
 
 use crate::error::{Error, Result};
-use crate::mapped::{Layout, MappedDevice, Source};
-use hectare_device::{Device, FileDevice};
+use crate::mapped::{Layout, MappedDevice, Source, extent};
+use hectare_device::{Device, Extent, FileDevice};
 use hectare_probe::record::record;
 use hectare_units::{Bytes, index_of, u64_of, usize_of};
 use std::io::{self, Write};
@@ -58,6 +58,11 @@ impl Layout for Chunks {
             }
         }
         Ok(len)
+    }
+
+    fn extent(&self, at: u64, len: u64) -> hectare_device::Result<Extent> {
+        let chunk = &self.chunks[self.chunks.partition_point(|chunk| chunk.end <= at)];
+        Ok(extent(matches!(chunk.content, Content::Fill([0, 0, 0, 0])), chunk.end - at, len))
     }
 }
 

@@ -122,7 +122,7 @@ pub fn open(file: FileDevice, path: &Path, format: Format, backing: Backing) -> 
     };
     Ok(match format {
         Format::Qcow2 => Arc::new(qcow2::Qcow2Device::open(file, path, backing)?),
-        Format::Vhd => vhd::open(file)?,
+        Format::Vhd => Arc::from(vhd::open(file)?),
         Format::Vhdx => {
             read_only(format)?;
             Arc::new(vhdx::open(file)?)
@@ -154,22 +154,22 @@ pub enum New {
 ///
 /// # Errors
 /// See [`Error`]; the format may not take that size.
-pub fn create(
-    file: FileDevice,
+pub fn create<'a>(
+    file: &'a FileDevice,
     path: &Path,
     new: New,
     size: Bytes,
     uuid: [u8; 16],
-) -> Result<Arc<dyn Device>> {
-    Ok(match new {
-        New::Qcow2 => Arc::new(qcow2::Qcow2Device::create(&file, path, size)?),
+) -> Result<Box<dyn Device + 'a>> {
+    match new {
+        New::Qcow2 => Ok(Box::new(qcow2::Qcow2Device::create(file, path, size)?)),
         New::Vhd => {
-            vhd::create_dynamic(&file, size, uuid)?;
-            vhd::open(file)?
+            vhd::create_dynamic(file, size, uuid)?;
+            vhd::open(file)
         }
         New::VhdFixed => {
-            vhd::create_fixed(&file, size, uuid)?;
-            vhd::open(file)?
+            vhd::create_fixed(file, size, uuid)?;
+            vhd::open(file)
         }
-    })
+    }
 }

@@ -4,7 +4,7 @@
 //! all.
 
 use crate::error::check;
-use hectare_device::{Device, Error, Operation, Reason, Result, Span};
+use hectare_device::{Device, Error, Extent, Operation, Reason, Result, Span};
 use hectare_units::Bytes;
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ pub(crate) trait Layout: Send + Sync {
     /// Fills a beginning of `buf`, which is not empty, with the bytes of the disk from `at` on, and returns its
     /// length: at least 1. The range lies inside the disk.
     fn read_some(&self, at: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// What the map says of the bytes from `at` on, at most `len`, which lie inside the disk and are not none.
+    fn extent(&self, at: u64, len: u64) -> Result<Extent>;
 }
 
 /// The disk.
@@ -50,6 +53,14 @@ impl<L: Layout> Device for MappedDevice<L> {
         Ok(())
     }
 
+    fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
+        check(self, Operation::Read, Span::new(at, len))?;
+        if len == Bytes::ZERO {
+            return Ok(Extent::data(len));
+        }
+        self.layout.extent(at.get(), len.get())
+    }
+
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
         self.refuse(Operation::Write, at, Bytes::of(data.len()))
     }
@@ -78,6 +89,11 @@ impl<L: Layout> Device for MappedDevice<L> {
     fn is_read_only(&self) -> bool {
         true
     }
+}
+
+/// An extent of at most `most` bytes.
+pub(crate) fn extent(is_zero: bool, len: u64, most: u64) -> Extent {
+    Extent { len: Bytes::new(len.min(most)), is_zero }
 }
 
 /// The file of an image, which is read from at places that a map names.

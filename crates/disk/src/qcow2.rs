@@ -7,14 +7,14 @@
 
 use crate::error::{check, io};
 use crate::{Backing, Error, Result};
-use hectare_device::{Claim, Device, FileDevice, Operation, Span};
+use hectare_device::{Claim, Device, Extent, FileDevice, Operation, Span};
 use hectare_probe::record::record;
 use hectare_units::Bytes;
 use imago::file::File;
 use imago::format::PreallocateMode;
 use imago::format::gate::ImplicitOpenGate;
 use imago::qcow2::Qcow2;
-use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Storage, StorageOpenOptions};
+use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, Storage, StorageOpenOptions};
 use parking_lot::RwLock;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
 use std::os::fd::AsFd;
@@ -61,7 +61,9 @@ impl Qcow2Device {
 
     fn admitted(file: &FileDevice, path: &Path, backing: Backing) -> Result<Self> {
         let (name, read_only) = (file.name().to_owned(), file.is_read_only());
-        let failed = |error: IoError| Error::new(&name, one_line(&error));
+        let failed = |error: IoError| {
+            Error::new(&name, format!("the qcow2 image can't be opened: {}", one_line(&error)))
+        };
         let claim = file.claim().map_err(failed)?;
         let storage = storage(&claim, path, !read_only).map_err(failed)?;
         let gate = Gate { directory: directory_of(path), backing, left: CHAIN_MAX };
@@ -185,6 +187,18 @@ impl Device for Qcow2Device {
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> hectare_device::Result<()> {
         let span = Span::new(at, Bytes::of(buf.len()));
         self.with(Operation::Read, span, |image| image.read(buf, at.get()))
+    }
+
+    fn extent_at(&self, at: Bytes, len: Bytes) -> hectare_device::Result<Extent> {
+        let span = Span::new(at, len);
+        if len == Bytes::ZERO {
+            return check(self, Operation::Read, span).map(|()| Extent::data(len));
+        }
+        self.with(Operation::Read, span, |image| {
+            let (mapping, known) = image.get_mapping(at.get(), len.get())?;
+            let is_zero = matches!(mapping, Mapping::Zero { .. });
+            Ok(Extent { len: Bytes::new(known.min(len.get())), is_zero })
+        })
     }
 
     fn write_at(&self, at: Bytes, data: &[u8]) -> hectare_device::Result<()> {

@@ -23,18 +23,17 @@ use dynamic::DynamicDevice;
 use footer::{Footer, Kind};
 use hectare_device::{Device, FileDevice, SliceDevice};
 use hectare_units::Bytes;
-use std::sync::Arc;
 
 /// The unit of everything.
 const SECTOR: u64 = 512;
 /// The largest disk that the table of a dynamic image describes (2040 GiB).
 const DYNAMIC_MAX: u64 = 2040 << 30;
 
-pub(crate) fn open(file: FileDevice) -> Result<Arc<dyn Device>> {
+pub(crate) fn open<'a>(file: impl Device + 'a) -> Result<Box<dyn Device + 'a>> {
     let footer = Footer::find(&file)?;
     Ok(match footer.kind {
-        Kind::Fixed => Arc::new(SliceDevice::new(file, Bytes::ZERO, footer.size)?),
-        Kind::Dynamic => Arc::new(DynamicDevice::open(file, footer)?),
+        Kind::Fixed => Box::new(SliceDevice::new(file, Bytes::ZERO, footer.size)?),
+        Kind::Dynamic => Box::new(DynamicDevice::open(file, footer)?),
     })
 }
 

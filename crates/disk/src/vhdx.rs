@@ -9,8 +9,8 @@
 mod log;
 
 use crate::error::{Error, Result};
-use crate::mapped::{Layout, MappedDevice, Source};
-use hectare_device::{Device, FileDevice, OverlayDevice, Span};
+use crate::mapped::{Layout, MappedDevice, Source, extent};
+use hectare_device::{Device, Extent, FileDevice, OverlayDevice, Span};
 use hectare_probe::record::{Record, record};
 use hectare_units::{Bytes, index_of, u64_of};
 
@@ -71,13 +71,26 @@ struct Blocks {
     ratio: u64,
 }
 
+impl Blocks {
+    /// The entry of a block.
+    fn entry(&self, block: u64) -> hectare_device::Result<u64> {
+        let mut entry = [0; 8];
+        self.source.read(self.table_at + (block + block / self.ratio) * 8, &mut entry)?;
+        Ok(u64::from_le_bytes(entry))
+    }
+}
+
 impl Layout for Blocks {
+    fn extent(&self, at: u64, len: u64) -> hectare_device::Result<Extent> {
+        let state = self.entry(at / self.block)? & 7;
+        let is_zero = !matches!(state, FULLY_PRESENT | PARTIALLY_PRESENT);
+        Ok(extent(is_zero, self.block - at % self.block, len))
+    }
+
     fn read_some(&self, at: u64, buf: &mut [u8]) -> hectare_device::Result<usize> {
         let (block, within) = (at / self.block, at % self.block);
         let len = index_of(u64_of(buf.len()).min(self.block - within));
-        let mut entry = [0; 8];
-        self.source.read(self.table_at + (block + block / self.ratio) * 8, &mut entry)?;
-        let entry = u64::from_le_bytes(entry);
+        let entry = self.entry(block)?;
         match entry & 7 {
             FULLY_PRESENT => self.source.read((entry / MIB * MIB).saturating_add(within), &mut buf[..len])?,
             PARTIALLY_PRESENT => {

@@ -12,9 +12,9 @@ mod descriptor;
 mod sparse;
 
 use crate::error::{Error, Result};
-use crate::mapped::{Layout, MappedDevice, Source};
+use crate::mapped::{Layout, MappedDevice, Source, extent};
 use descriptor::{Content, Descriptor};
-use hectare_device::{Device, FileDevice, FileOptions};
+use hectare_device::{Device, Extent, FileDevice, FileOptions};
 use hectare_probe::record::record;
 use hectare_units::{Bytes, index_of, u64_of};
 use sparse::Sparse;
@@ -102,6 +102,20 @@ impl Joined {
 }
 
 impl Layout for Joined {
+    fn extent(&self, at: u64, len: u64) -> hectare_device::Result<Extent> {
+        let index = self.parts.partition_point(|(end, _)| *end <= at);
+        let start = index.checked_sub(1).map_or(0, |before| self.parts[before].0);
+        let (end, part) = &self.parts[index];
+        match part {
+            Part::Zeros => Ok(extent(true, end - at, len)),
+            Part::Flat { source, at: first } => {
+                let len = Bytes::new(len.min(end - at));
+                source.device().extent_at(Bytes::new(first + (at - start)), len)
+            }
+            Part::Sparse(sparse) => sparse.extent(at - start, len.min(end - at)),
+        }
+    }
+
     fn read_some(&self, at: u64, buf: &mut [u8]) -> hectare_device::Result<usize> {
         let index = self.parts.partition_point(|(end, _)| *end <= at);
         let start = index.checked_sub(1).map_or(0, |before| self.parts[before].0);

@@ -88,7 +88,7 @@ fn what_is_written_is_read_by_qemu() {
         let image = folder.path().join("image");
         fs::write(&image, []).unwrap();
         let file = FileOptions::new().write(true).exclusive(true).open(&image).unwrap();
-        let device = create(file, &image, new, Bytes::new(SIZE), [7; 16]).unwrap();
+        let device = create(&file, &image, new, Bytes::new(SIZE), [7; 16]).unwrap();
         let mut expected = disk();
         for (index, piece) in expected.chunks(77_777).enumerate() {
             if piece.iter().any(|byte| *byte != 0) {
@@ -102,6 +102,7 @@ fn what_is_written_is_read_by_qemu() {
         expected[5 << 20..(5 << 20) + 100].fill(9);
         assert!(bytes_of(&*device) == expected, "{new:?}");
         drop(device);
+        drop(file);
         let again = opened(&image, true, Backing::Beside).unwrap();
         assert!(bytes_of(&*again) == expected, "{new:?}");
         again.write_at(Bytes::new(100), b"again").unwrap();
@@ -216,13 +217,14 @@ fn a_vhd_whose_footer_is_lost_is_read_by_the_copy() {
     let image = folder.path().join("image");
     fs::write(&image, []).unwrap();
     let file = FileOptions::new().write(true).exclusive(true).open(&image).unwrap();
-    let device = create(file, &image, New::Vhd, Bytes::new(SIZE), [7; 16]).unwrap();
+    let device = create(&file, &image, New::Vhd, Bytes::new(SIZE), [7; 16]).unwrap();
     device.write_at(Bytes::new(100), b"durable").unwrap();
     device.flush().unwrap();
     device.write_at(Bytes::new(5 << 20), b"lost").unwrap();
     // What a power cut leaves: the new block, without its entry in the table, and half of it missing.
     let bytes = fs::read(&image).unwrap();
     drop(device);
+    drop(file);
     fs::write(&image, &bytes[..bytes.len() - 600_000]).unwrap();
     let device = opened(&image, true, Backing::Beside).unwrap();
     let mut read = [0; 7];

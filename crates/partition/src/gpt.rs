@@ -65,9 +65,16 @@ fn read_at(disk: &dyn Device, at: u64, sector: usize) -> Result<Vec<Partition>> 
             return Err(damaged(disk, place, "an entry ends before it begins, or beyond all disks"));
         };
         let kind = Kind::Gpt(std::array::from_fn(|at| entry[at]));
-        found.push(Partition { number, start, len, kind, name: name(entry) });
+        found.push(Partition { number, start, len, kind, name: name(entry), uuid: uuid(entry) });
     }
     Ok(found)
+}
+
+/// The UUID of an entry. The first three of its five fields are stored lowest byte first.
+fn uuid(entry: &[u8]) -> String {
+    const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+    let digits = hectare_units::hex(&ORDER.map(|at| entry[16 + at]));
+    [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits[part].to_owned()).join("-")
 }
 
 /// The name of an entry: 36 UTF-16 units, ended by a zero.

@@ -50,6 +50,18 @@ pub enum Error {
         /// The existing ones, in words.
         there: String,
     },
+    /// No partition has that name or UUID, or several have.
+    #[error("{device}: {wanted:?} is the name or UUID of {count}: there {there}")]
+    Unknown {
+        /// The disk.
+        device: String,
+        /// What was requested.
+        wanted: String,
+        /// How many there are, in words.
+        count: &'static str,
+        /// The existing numbers, in words.
+        there: String,
+    },
 }
 
 /// The result of this crate.
@@ -68,6 +80,9 @@ pub struct Partition {
     pub kind: Kind,
     /// Its name; empty where there is none, and in tables of the older kind. May hold any character.
     pub name: String,
+    /// Its UUID as Linux writes it: of a GPT that of the entry, of the older kind the disk's number and that of the
+    /// partition (`1234abcd-02`); empty if the disk has none.
+    pub uuid: String,
 }
 
 /// The partitions of a disk, in the order of their numbers, which may have gaps.
@@ -90,6 +105,24 @@ pub fn find(disk: &dyn Device, number: u32) -> Result<Partition> {
     let partition = found.iter().find(|partition| partition.number == number);
     let missing = || Error::Missing { device: disk.name().to_owned(), number, there: numbers(&found) };
     partition.cloned().ok_or_else(missing)
+}
+
+/// The only partition of a disk with that name or UUID. The case of a UUID does not matter.
+///
+/// # Errors
+/// See [`Error`].
+pub fn find_named(disk: &dyn Device, wanted: &str) -> Result<Partition> {
+    let found = partitions(disk)?;
+    let mut fitting = found.iter().filter(|partition| {
+        partition.uuid.eq_ignore_ascii_case(wanted) && !wanted.is_empty() || partition.name == wanted
+    });
+    let (device, wanted) = (disk.name().to_owned(), wanted.to_owned());
+    let unknown = |count| Error::Unknown { device, wanted, count, there: numbers(&found) };
+    match (fitting.next(), fitting.next()) {
+        (Some(one), None) => Ok(one.clone()),
+        (None, _) => Err(unknown("no partition")),
+        (Some(_), Some(_)) => Err(unknown("several partitions")),
+    }
 }
 
 /// The partition of a disk with that number, as a device.

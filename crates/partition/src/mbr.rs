@@ -12,6 +12,7 @@ use hectare_device::Device;
 use hectare_units::Bytes;
 
 const SECTOR: usize = 512;
+const DISK_ID_AT: u64 = 440;
 const ENTRIES_AT: usize = 446;
 const ENTRY: usize = 16;
 const MAGIC: u16 = 0xaa55;
@@ -46,7 +47,7 @@ impl Entry {
 
     fn partition(self, number: u32, base: u64) -> Partition {
         let (start, len) = (place(base + self.start), place(self.len));
-        Partition { number, start, len, kind: Kind::Mbr(self.kind), name: String::new() }
+        Partition { number, start, len, kind: Kind::Mbr(self.kind), name: String::new(), uuid: String::new() }
     }
 }
 
@@ -89,7 +90,20 @@ pub(crate) fn read(disk: &dyn Device) -> Result<Table> {
             next += 1;
         }
     }
+    let disk_id = disk_id(disk)?;
+    if disk_id != 0 {
+        for partition in &mut found {
+            partition.uuid = format!("{disk_id:08x}-{:02x}", partition.number);
+        }
+    }
     Ok(Table::Partitions(found))
+}
+
+/// The number that the table gives the disk.
+fn disk_id(disk: &dyn Device) -> Result<u32> {
+    let mut bytes = [0; 4];
+    disk.read_at(Bytes::new(DISK_ID_AT), &mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
 }
 
 /// The logical partitions of the extended one that begins at a sector.

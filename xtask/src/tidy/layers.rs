@@ -8,15 +8,17 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 24] = [
+const LAYERS: [&str; 26] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
+    "hectare-nbd",
     "hectare-partition",
     "hectare-alloc",
     "hectare-alloc-virtual",
     "hectare-ext4",
     "hectare-probe",
+    "hectare-disk",
     "hectare-identify",
     "hectare-journal",
     "hectare-xfs",

@@ -5,7 +5,7 @@ use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options, Origin, copy};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, whole_device};
 use crate::image_path::{ImagePath, Operand, same_file, split};
 use crate::name::shown;
 use crate::output::reason;
@@ -74,7 +74,7 @@ impl Arguments {
         if !same_file(source, target) {
             return Ok(false);
         }
-        let start = |part: Part| part.start(&file_device(target, Hold::Nobody)?);
+        let start = |part: Part| part.start(&*whole_device(target, part, Hold::Nobody)?);
         let (from, to) = (self.part_of_sources(), self.writing.part);
         Ok(from == to || start(from)? == start(to)?)
     }

@@ -5,7 +5,7 @@ mod next;
 mod text;
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, as_it_lies, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -15,6 +15,7 @@ use hectare_identify::{Survey, identify, search};
 use next::Source;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Say what lies on a device or in a file
 ///
@@ -44,12 +45,17 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let hold = if arguments.no_lock { Hold::Nobody } else { Hold::Writers };
-    let device = device(&arguments.image, arguments.part, hold)?;
+    // What a disk image holds is a part of what it is.
+    let disk: Arc<dyn Device> = match arguments.part.is_whole() {
+        true => as_it_lies(&arguments.image, hold)?,
+        false => whole_device(&arguments.image, arguments.part, hold)?,
+    };
     let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
     let base = match arguments.part.is_whole() {
         true => hectare_units::Bytes::ZERO,
-        false => arguments.part.start(&crate::image_device::file_device(&arguments.image, Hold::Nobody)?)?,
+        false => arguments.part.start(&*disk)?,
     };
+    let device = arguments.part.of(disk)?;
     let place = identify(&*device).map_err(failed)?;
     let survey = arguments.search.then(|| survey(&*device)).transpose().map_err(failed)?;
     let source = Source::of(&arguments.image, base, device.len());

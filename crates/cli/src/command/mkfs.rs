@@ -19,7 +19,7 @@ use image_arguments::ImageArguments;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-pub(super) use target::{Goal, topology};
+pub(super) use target::{Goal, of_part};
 
 /// Make an empty volume
 ///

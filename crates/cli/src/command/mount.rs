@@ -12,9 +12,11 @@
 //! of the image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome};
+use crate::image_device::{disk_of, volume_in};
 use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
+use crate::remote::is_address;
 use crate::write_args::Tolerant;
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
 use hectare_engine::{JournalDevice, Volume};
@@ -302,6 +304,11 @@ fn folder(dir: &Path) -> Outcome<PathBuf> {
 
 /// Opens the image; if that fails because it is mounted, reports where, and what to do.
 fn open(image: &Path, dir: &Path, options: &MountOptions) -> Outcome<FileDevice> {
+    if is_address(image) {
+        let reason = "an export can't be mounted directly: attach it as a block device first, for instance with \
+                      nbd-client or qemu-nbd -c, and mount that";
+        return Err(Failure::of(shown(image.as_os_str().as_bytes()), reason));
+    }
     let opened = FileOptions::new().write(!options.read_only).open(image);
     opened.map_err(|error| {
         let places = mounted_on(&image.canonicalize().unwrap_or_default()).unwrap_or_default();
@@ -352,10 +359,11 @@ fn serve_watched(
     let name = shown(arguments.image.as_os_str().as_bytes());
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
     let claim = file.claim().map_err(|error| fail(&error))?;
-    let device = if options.offset == 0 {
-        arguments.part.of(file)?
-    } else {
-        from_offset(file, Bytes::new(options.offset))?
+    let disk = disk_of(file, &image, arguments.part)?;
+    let device = match options.offset {
+        0 if arguments.part.is_whole() => volume_in(disk, &image)?,
+        0 => arguments.part.of(disk)?,
+        offset => from_offset(disk, Bytes::new(offset))?,
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;

@@ -394,7 +394,7 @@ fn regression_what_is_no_volume_is_named_by_every_command() {
         vec!["age", given, "--fill", "50", "--mean", "64K"],
     ];
     for (at, magic, words) in [
-        (0_usize, b"QFI\xfb\0\0\0\x03".as_slice(), ["a qcow2 disk image", "qemu-img convert"]),
+        (0_usize, b"QFI\xfb\0\0\0\x03".as_slice(), ["the qcow2 image", "can't be opened"]),
         (0, b"\x1f\x8b\x08\0", ["gzip data", "gunzip"]),
         (0, b"XFSB", ["an XFS file system", "tools of its own kind"]),
     ] {

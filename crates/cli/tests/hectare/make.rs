@@ -116,7 +116,7 @@ fn a_name_of_a_container_and_a_device_that_is_not_there_are_refused() {
         &["build", "--from", from, image],
     ] {
         let refused = hectare(words);
-        assert!(refused.refused().contains("qemu-img convert -O qcow2"), "{}", refused.err);
+        assert!(refused.refused().contains("hectare convert"), "{}", refused.err);
         assert!(!bench.local("disk.qcow2").exists());
     }
     for words in [

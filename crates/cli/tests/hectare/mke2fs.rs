@@ -433,7 +433,7 @@ fn what_can_t_be_done_is_refused_by_name_and_nothing_is_made() {
         ("mke2fs -d nowhere disk.img 10M", "-d nowhere"),
         ("mke2fs -d tree disk.img 8M", "no space"),
         ("mke2fs -N 11 -d tree disk.img 20M", "no inodes: 12 are needed"),
-        ("mke2fs disk.qcow2 10M", "qemu-img convert"),
+        ("mke2fs disk.qcow2 10M", "hectare convert"),
         ("mke2fs /dev/no-such-disk 10M", "no file is made among devices"),
     ] {
         let words: Vec<&str> = words.split(' ').collect();

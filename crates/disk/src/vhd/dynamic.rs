@@ -3,7 +3,7 @@
 use super::footer::{FOOTER_LEN, Footer, checksum};
 use super::{DYNAMIC_MAX, SECTOR};
 use crate::error::{Error, Result, check};
-use hectare_device::{Device, FileDevice, Operation, Reason, Span};
+use hectare_device::{Device, Extent, FileDevice, Operation, Reason, Span};
 use hectare_probe::record::record;
 use hectare_units::{Bytes, index_of, u64_of, usize_of};
 use parking_lot::{Mutex, RwLock};
@@ -21,8 +21,8 @@ const BLOCK: u32 = 2 << 20;
 const ABSENT: u32 = u32::MAX;
 
 /// The disk of a dynamic VHD.
-pub(super) struct DynamicDevice {
-    file: FileDevice,
+pub(super) struct DynamicDevice<D: Device> {
+    file: D,
     footer: Footer,
     block: u64,
     /// The length of the bitmap before each block.
@@ -63,8 +63,8 @@ pub(super) fn create(file: &FileDevice, footer: &Footer) -> Result<()> {
     Ok(file.write_at(Bytes::ZERO, &bytes)?)
 }
 
-impl DynamicDevice {
-    pub(super) fn open(file: FileDevice, footer: Footer) -> Result<Self> {
+impl<D: Device> DynamicDevice<D> {
+    pub(super) fn open(file: D, footer: Footer) -> Result<Self> {
         let wrong = |what: &str| Error::new(file.name(), format!("the VHD is damaged: {what}"));
         let header = record(&file, footer.header_at, HEADER_LEN)?
             .filter(|header| header.bytes(0, 8) == COOKIE)
@@ -233,7 +233,7 @@ impl Bits {
     }
 }
 
-impl Device for DynamicDevice {
+impl<D: Device> Device for DynamicDevice<D> {
     fn name(&self) -> &str {
         self.file.name()
     }
@@ -289,6 +289,14 @@ impl Device for DynamicDevice {
         Ok(())
     }
 
+    fn extent_at(&self, at: Bytes, len: Bytes) -> hectare_device::Result<Extent> {
+        check(self, Operation::Read, Span::new(at, len))?;
+        let within = at.get() % self.block;
+        let len = len.min(Bytes::new(self.block - within));
+        let is_there = len > Bytes::ZERO && self.place(index_of(at.get() / self.block)).is_some();
+        Ok(if is_there { Extent::data(len) } else { Extent::zeros(len) })
+    }
+
     fn discard(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
         check(self, Operation::Discard, Span::new(at, len))
     }
@@ -308,7 +316,7 @@ impl Device for DynamicDevice {
     }
 }
 
-impl Drop for DynamicDevice {
+impl<D: Device> Drop for DynamicDevice<D> {
     /// What was written belongs to the file, durable or not, as with every other device.
     fn drop(&mut self) {
         let mut growth = std::mem::take(self.growth.get_mut());

@@ -2,7 +2,7 @@
 
 use super::SECTOR;
 use crate::error::{Error, Result};
-use hectare_device::{Device, FileDevice};
+use hectare_device::Device;
 use hectare_probe::record::{Record, record};
 use hectare_units::Bytes;
 
@@ -59,7 +59,7 @@ fn footer_at(file: &dyn Device, at: u64) -> hectare_device::Result<Option<Record
 
 impl Footer {
     /// The footer of a file, or its copy at the start.
-    pub(super) fn find(file: &FileDevice) -> Result<Self> {
+    pub(super) fn find(file: &dyn Device) -> Result<Self> {
         let wrong = |what: &str| Error::new(file.name(), format!("the VHD is damaged: {what}"));
         let places = [file.len().get().checked_sub(FOOTER_LEN), Some(0)];
         let mut found = None;
@@ -90,7 +90,7 @@ impl Footer {
 
     /// A new one.
     pub(super) fn new(name: &str, kind: Kind, size: Bytes, uuid: [u8; 16]) -> Result<Self> {
-        if size == Bytes::ZERO || size.get() % SECTOR != 0 {
+        if size == Bytes::ZERO || !size.get().is_multiple_of(SECTOR) {
             let what = format!("a VHD holds whole sectors of {SECTOR} bytes, and {size} bytes are none");
             return Err(Error::new(name, what));
         }

@@ -80,7 +80,7 @@ impl Log<'_> {
 
     /// The sound entry that begins there.
     fn entry(&self, place: u64) -> Result<Option<Entry>, String> {
-        if place >= self.len || place % SECTOR != 0 {
+        if place >= self.len || !place.is_multiple_of(SECTOR) {
             return Ok(None);
         }
         let head = record(self.file, self.at + place, HEAD_LEN).map_err(|error| error.to_string())?;

@@ -2,8 +2,8 @@
 
 use super::{SECTOR, TEXT_MAX};
 use crate::error::{Error, Result};
-use crate::mapped::{Layout, Source};
-use hectare_device::Span;
+use crate::mapped::{Layout, Source, extent};
+use hectare_device::{Extent, Span};
 use hectare_probe::record::{Record, record};
 use hectare_units::{Bytes, index_of, u64_of, usize_of};
 use parking_lot::Mutex;
@@ -142,6 +142,10 @@ impl Sparse {
 }
 
 impl Layout for Sparse {
+    fn extent(&self, at: u64, len: u64) -> hectare_device::Result<Extent> {
+        Ok(extent(self.place(at / self.grain)?.is_none(), self.grain - at % self.grain, len))
+    }
+
     fn read_some(&self, at: u64, buf: &mut [u8]) -> hectare_device::Result<usize> {
         let (grain, within) = (at / self.grain, at % self.grain);
         let len = index_of(u64_of(buf.len()).min(self.grain - within));

@@ -11,6 +11,7 @@ use crate::image_device::{Hold, device};
 use crate::name::shown;
 use crate::output::reason;
 use crate::partition_args::Part;
+use crate::remote::is_address;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
 use hectare_units::Bytes;
 use std::fs::File;
@@ -40,6 +41,7 @@ impl<'a> Target<'a> {
         }
         crate::disk_format::refuse_disk_format_name(path)?;
         let in_place = match std::fs::metadata(path) {
+            _ if is_address(path) => true,
             Ok(data) => !part.is_whole() || data.file_type().is_block_device(),
             Err(_) if part.is_whole() => false,
             Err(error) => return Err(Failure::of(target.shown(), reason(&error))),

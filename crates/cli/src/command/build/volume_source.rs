@@ -8,6 +8,7 @@
 use crate::directory::Directory;
 use crate::failure::{Outcome, tell};
 use crate::image_path::ImagePath;
+use crate::remote::is_address;
 use crate::write_args::Looking;
 use hectare_device::FileDevice;
 use hectare_export::{Observer, export};
@@ -39,6 +40,10 @@ pub(super) fn of(argument: &OsStr) -> Outcome<Option<Source>> {
 }
 
 fn is_volume(place: &ImagePath) -> bool {
+    // An export is nothing else: what is wrong with it shows when it is opened.
+    if is_address(&place.image) {
+        return true;
+    }
     // Opening a pipe would wait for its writer, and closing it end that.
     if !std::fs::metadata(&place.image).is_ok_and(|data| data.is_file()) {
         return false;

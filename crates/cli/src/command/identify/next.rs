@@ -96,11 +96,11 @@ pub(super) fn command(place: &Place, source: &Source) -> Option<String> {
         },
         What::Raid => format!("{looped}mdadm --assemble --readonly /dev/md/NAME {device}"),
         What::Zfs => format!("{looped}zpool import -d {device}"),
-        What::Qcow | What::Qed | What::Vhd | What::Vhdx | What::Vmdk | What::Vdi | What::Parallels => {
-            format!("qemu-img convert -O raw {name} RAW")
+        What::Qcow | What::Vhd | What::Vhdx | What::Vmdk | What::AndroidSparse => {
+            format!("hectare ls -l {name}:/")
         }
+        What::Qed | What::Vdi | What::Parallels => format!("qemu-img convert -O raw {name} RAW"),
         What::Dmg => format!("dmg2img {name} RAW"),
-        What::AndroidSparse => format!("simg2img {name} RAW"),
         What::AndroidBoot => format!("unpack_bootimg --boot_img {name}"),
         What::Partclone => format!("partclone.restore --restore_raw_file -s {name} -O RAW"),
         What::Gzip => format!("gunzip --keep {name}"),

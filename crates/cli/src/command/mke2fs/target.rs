@@ -1,9 +1,9 @@
 //! The file or device to format, looked at before anything is changed.
 
 use super::{Arguments, given_size, name_of};
-use crate::command::mkfs::{Goal, failed, topology};
+use crate::command::mkfs::{Goal, failed, of_part};
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, is_there, with_topology};
 use crate::partition_args::Part;
 use hectare_device::{Device, Topology};
 use hectare_mkfs::whole_pages;
@@ -25,8 +25,7 @@ pub(super) struct Target<'a> {
 impl<'a> Target<'a> {
     pub(super) fn of(path: &'a Path, part: Part, arguments: &Arguments) -> Outcome<Self> {
         let given = given_size(arguments)?;
-        let exists =
-            !std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let exists = is_there(path);
         let mut target = Self {
             path,
             part,
@@ -40,9 +39,9 @@ impl<'a> Target<'a> {
         if !exists {
             target.size = target.rounded(given.ok_or_else(missing)?, block);
         } else {
-            let file = file_device(path, Hold::Writers)?;
-            target.topology = topology(&file, part);
-            let whole = part.of(file)?.len();
+            let (whole, topology) = with_topology(path, part, Hold::Writers)?;
+            target.topology = of_part(topology, part);
+            let whole = part.of(whole)?.len();
             target.size = match given {
                 Some(given) => target.rounded(given, block),
                 None if whole.get() < 1024 => {

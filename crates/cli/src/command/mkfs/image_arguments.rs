@@ -1,9 +1,9 @@
 //! Command-line arguments of all formatters: the image, its size, and how much to print.
 
 use super::failed;
-use super::target::topology;
+use super::target::of_part;
 use crate::failure::Outcome;
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, is_there, with_topology};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -43,11 +43,11 @@ impl ImageArguments {
     /// and the topology to format for.
     pub(super) fn look(&self, asked: Option<Bytes>) -> Outcome<(Bytes, Topology)> {
         match asked {
-            Some(size) if !self.image.exists() => Ok((size, Topology::default())),
+            Some(size) if !is_there(&self.image) => Ok((size, Topology::default())),
             _ => {
-                let file = file_device(&self.image, Hold::Writers)?;
-                let topology = topology(&file, self.part);
-                Ok((asked.map_or_else(|| Ok(self.part.of(file)?.len()), Ok)?, topology))
+                let (whole, topology) = with_topology(&self.image, self.part, Hold::Writers)?;
+                let topology = of_part(topology, self.part);
+                Ok((asked.map_or_else(|| Ok(self.part.of(whole)?.len()), Ok)?, topology))
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The target of a new volume: a new file, or an existing file or device.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, file_device};
+use crate::image_device::{Hold, is_there, whole_device, with_topology};
 use crate::partition_args::Part;
-use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, SliceDevice, Topology};
+use hectare_device::{Device, FileOptions, Overwrite, PendingFile, SliceDevice, Topology};
 use hectare_mkfs::refuse_occupied;
 use hectare_units::Bytes;
 use std::path::Path;
@@ -32,12 +32,12 @@ impl Goal {
         size: Option<Bytes>,
         force: bool,
     ) -> Outcome<Self> {
-        if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        if !is_there(path) {
             return Self::new_file(path, part, shown, size);
         }
-        let file = file_device(path, Hold::Everybody)?;
-        let topology = topology(&file, part);
-        let mut device = part.of(file)?;
+        let (whole, topology) = with_topology(path, part, Hold::Everybody)?;
+        let topology = of_part(topology, part);
+        let mut device = part.of(whole)?;
         if !force {
             refuse_occupied(&*device).map_err(|error| super::failed(shown, &error))?;
         }
@@ -50,7 +50,7 @@ impl Goal {
             }
             Some(size) => {
                 drop(device);
-                device = grown(file_device(path, Hold::Everybody)?, part, shown, size)?;
+                device = grown(whole_device(path, part, Hold::Everybody)?, part, shown, size)?;
             }
             None => {}
         }
@@ -69,7 +69,8 @@ impl Goal {
             // It has its name from the start, as what is before the volume is the caller's.
             let end = end_of(part, shown, size)?;
             let file = options.create(path, end, Overwrite::Refuse).map_err(device_failed)?;
-            return Ok(Self { target: Target::There(part.of(file)?), topology: Topology::default() });
+            let target = Target::There(part.of(Arc::new(file))?);
+            return Ok(Self { target, topology: Topology::default() });
         }
         let pending = options.create_pending(path, size, Overwrite::Refuse).map_err(device_failed)?;
         Ok(Self { target: Target::New(Box::new(pending)), topology: Topology::default() })
@@ -99,7 +100,7 @@ impl Goal {
 }
 
 /// A part of a file that is made longer for it.
-fn grown(file: FileDevice, part: Part, shown: &str, size: Bytes) -> Outcome<Arc<dyn Device>> {
+fn grown(file: Arc<dyn Device>, part: Part, shown: &str, size: Bytes) -> Outcome<Arc<dyn Device>> {
     file.resize(end_of(part, shown, size)?).map_err(device_failed)?;
     part.of(file)
 }
@@ -117,9 +118,8 @@ fn device_failed(error: hectare_device::Error) -> Failure {
     Failure::Line(error.to_string())
 }
 
-/// The topology of a file or device. A part of one has its logical sectors; its alignment is unknown.
-pub(in crate::command) fn topology(file: &FileDevice, part: Part) -> Topology {
-    let whole = file.topology().unwrap_or_default();
+/// The topology of a part of something. It has the logical sectors of the whole; its alignment is unknown.
+pub(in crate::command) fn of_part(whole: Topology, part: Part) -> Topology {
     let of_part = Topology { physical_sector: whole.logical_sector, minimum_io: 0, optimal_io: 0, ..whole };
     if part.is_whole() { whole } else { of_part }
 }

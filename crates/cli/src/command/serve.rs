@@ -1,0 +1,113 @@
+//! `hectare serve`.
+
+use crate::failure::{Failure, Outcome};
+use crate::image_device::{Hold, device};
+use crate::name::shown;
+use crate::output::Output;
+use crate::partition_args::Part;
+use hectare_nbd::{Address, Export, Listener, PORT, Place, Server};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Export an image, a device or a partition by NBD
+///
+/// Serves the bytes to any NBD client (qemu, the kernel's nbd-client, nbdcopy, or hectare itself) until it is
+/// ended by a signal (INT, TERM or HUP); then it answers what was requested, and makes everything durable.
+/// Clients read and write, trim and zero, flush, and ask where holes are. The image is locked as by any
+/// command that writes it (with --read-only: reads it). A socket is made for its owner alone; a port must be
+/// on loopback, as the protocol has no password and no encryption, unless --public is given.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare serve disk.img --nbd unix:/run/disk.sock\n  hectare ls \
+                  'nbd+unix:///?socket=/run/disk.sock:/etc'\n  hectare serve disk.img --read-only --partition 2")]
+pub(crate) struct Arguments {
+    /// The image, block device or export
+    image: PathBuf,
+    /// Listen there: unix:PATH, HOST or HOST:PORT [default: 127.0.0.1:10809]
+    #[arg(long, value_name = "PLACE", value_parser = parse_place)]
+    nbd: Option<Place>,
+    /// The name of the export; clients that name none get it as well
+    #[arg(long, value_name = "NAME", default_value = "")]
+    export: String,
+    /// Refuse changes
+    #[arg(long)]
+    read_only: bool,
+    /// Listen on an address that others can reach
+    #[arg(long)]
+    public: bool,
+    #[command(flatten)]
+    part: Part,
+}
+
+/// Parses where to listen.
+fn parse_place(text: &str) -> Result<Place, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let absolute = std::path::absolute(path).map_err(|error| error.to_string())?;
+        return Ok(Place::Unix(absolute));
+    }
+    let address = Address::parse(format!("nbd://{text}").as_bytes()).map_err(|error| error.to_string())?;
+    if text.contains('/') {
+        return Err("write unix:PATH, HOST or HOST:PORT".to_owned());
+    }
+    Ok(address.place)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let name = arguments.part.shown(&shown(arguments.image.as_os_str().as_bytes()));
+    let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
+    let hold = if arguments.read_only { Hold::Writers } else { Hold::Everybody };
+    let device = device(&arguments.image, arguments.part, hold)?;
+    let export = Export {
+        device,
+        name: arguments.export.clone().into_bytes(),
+        description: description(arguments.image.file_name()),
+        read_only: arguments.read_only,
+    };
+    let place = arguments.nbd.clone().unwrap_or_else(|| Place::Tcp("127.0.0.1".to_owned(), PORT));
+    let at = |error: hectare_nbd::Error| Failure::of(format_args!("{name} at {}", place_text(&place)), error);
+    let listener = Listener::bind(&place, arguments.public).map_err(at)?;
+    let address = Address { place: listener.place().map_err(at)?, export: export.name.clone() };
+    // Before the address is printed: a signal that comes from then on ends it as it should.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| fail(&error))?;
+    let server = Server::new(export, listener).map_err(at)?;
+    let stopper = server.stopper();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            stopper.stop();
+        }
+    });
+    let mut out = Output::new();
+    writeln!(out, "serving {name} at {address}")?;
+    out.finish()?;
+    server.run().map_err(|error| Failure::Line(error.to_string()))
+}
+
+/// What lists of exports show: the name of the file, without where it lies.
+fn description(file: Option<&OsStr>) -> String {
+    file.map(|file| shown(file.as_bytes())).unwrap_or_default()
+}
+
+fn place_text(place: &Place) -> String {
+    match place {
+        Place::Unix(path) => format!("unix:{}", shown(path.as_os_str().as_bytes())),
+        Place::Tcp(host, port) => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_sockets_or_ports() {
+        assert_eq!(parse_place("unix:/run/s").unwrap(), Place::Unix("/run/s".into()));
+        assert_eq!(parse_place("127.0.0.1:7").unwrap(), Place::Tcp("127.0.0.1".to_owned(), 7));
+        assert_eq!(parse_place("[::1]:7").unwrap(), Place::Tcp("::1".to_owned(), 7));
+        assert_eq!(parse_place("localhost").unwrap(), Place::Tcp("localhost".to_owned(), PORT));
+        assert!(
+            parse_place("/run/s").is_err() && parse_place("h:99999").is_err() && parse_place("h/x").is_err()
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Volumes in disk images, and their conversion.
+
+use crate::support::hectare;
+use hectare_oracle::tool::{need, run};
+use hectare_oracle::{assert_clean, skip};
+use std::fs;
+use std::path::Path;
+
+fn qemu_img(args: &[&str]) -> Result<(), hectare_oracle::Skip> {
+    let said = run(need("qemu-img")?.args(args));
+    assert!(said.succeeded(), "{}", said.report());
+    Ok(())
+}
+
+/// A disk with a GPT: swap space, and an ext4 volume that was made by us.
+fn partitioned(raw: &Path) -> Result<(), hectare_oracle::Skip> {
+    fs::write(raw, []).unwrap();
+    fs::File::options().write(true).open(raw).unwrap().set_len(40 << 20).unwrap();
+    let table = "label: gpt\nsize=4M, type=S, name=swap\n\
+                 size=20M, name=root, uuid=01234567-89AB-4CDE-8F01-23456789ABCD\n";
+    let mut sfdisk = need("sfdisk")?;
+    let _ = hectare_oracle::tool::run_with_input(sfdisk.arg("-q").arg(raw), table).expect_success();
+    Ok(())
+}
+
+/// Every command works on the volume inside, and qemu reads what they wrote.
+#[test]
+fn volumes_in_disk_images_are_made_filled_checked_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = path("a-file");
+    fs::write(&file, [7; 70_000]).unwrap();
+    for (format, image) in [("qcow2", path("disk.qcow2")), ("vpc", path("disk.vhd"))] {
+        if let Err(reason) = qemu_img(&["create", "-q", "-f", format, "-o", "size=40M", &image]) {
+            skip!("disk_image::volumes_in_disk_images", reason);
+        }
+        hectare(&["mkfs", &image]).ok();
+        hectare(&["cp", &file, &format!("{image}:/copied")]).ok();
+        assert_eq!(hectare(&["cat", &format!("{image}:/copied")]).ok().out, [7; 70_000]);
+        hectare(&["check", &image]).ok();
+        let raw = path("raw");
+        qemu_img(&["convert", "-f", format, "-O", "raw", &image, &raw]).unwrap();
+        assert_clean(Path::new(&raw)).unwrap();
+        assert_eq!(hectare(&["cat", &format!("{raw}:/copied")]).ok().out, [7; 70_000]);
+        if format == "qcow2" {
+            qemu_img(&["check", "-q", &image]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_partition_is_named_or_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("disk");
+    if let Err(reason) = partitioned(&raw) {
+        skip!("disk_image::a_partition_is_named_or_found", reason);
+    }
+    let image = raw.to_str().unwrap();
+    hectare(&["mkfs", "--partition", "root", image]).ok();
+    for named in ["2", "root", "01234567-89ab-4cde-8f01-23456789abcd"] {
+        hectare(&["mkdir", "--partition", named, &format!("{image}:/made-{named}")]).ok();
+    }
+    let ran = hectare(&["ls", &format!("{image}:/")]).ok();
+    assert!(ran.err.contains("note: partition 2 is used, the only one with an ext volume"), "{}", ran.err);
+    assert_eq!(text(&ran.out).matches("made-").count(), 3);
+    let refused = hectare(&["ls", "--partition", "boot", image]);
+    assert!(refused.refused().contains("\"boot\" is the name or UUID of no partition: there are 1, 2"));
+    // A second volume: nothing is guessed.
+    hectare(&["mkfs", "--partition", "1", image]).ok();
+    let refused = hectare(&["ls", image]);
+    assert!(refused.refused().contains("--partition"), "{}", refused.err);
+}
+
+#[test]
+fn disks_are_converted_with_their_holes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let raw = path("disk");
+    if let Err(reason) = partitioned(Path::new(&raw)).and_then(|()| need("qemu-img").map(drop)) {
+        skip!("disk_image::disks_are_converted", reason);
+    }
+    hectare(&["mkfs", "--partition", "2", &raw]).ok();
+    let bytes = fs::read(&raw).unwrap();
+    for (name, format) in [("a.qcow2", "qcow2"), ("a.vhd", "vpc"), ("a.img", "raw")] {
+        hectare(&["convert", &raw, &path(name)]).ok();
+        qemu_img(&["compare", "-q", "-f", "raw", "-F", format, &raw, &path(name)]).unwrap();
+        assert!(fs::metadata(path(name)).map(|data| allocated(&data)).unwrap() < 10 << 20, "{name}");
+        hectare(&["convert", &path(name), &path("back")]).ok();
+        assert!(fs::read(path("back")).unwrap() == bytes, "{name}");
+        fs::remove_file(path("back")).unwrap();
+    }
+    hectare(&["convert", "--to", "vhd-fixed", &raw, &path("b.vhd")]).ok();
+    assert_eq!(fs::metadata(path("b.vhd")).unwrap().len(), (40 << 20) + 512);
+    assert!(fs::read(path("b.vhd")).unwrap().starts_with(&bytes));
+    hectare(&["convert", "--partition", "2", &path("a.qcow2"), &path("a.simg")]).ok();
+    hectare(&["convert", &path("a.simg"), &path("root")]).ok();
+    assert_clean(Path::new(&path("root"))).unwrap();
+    // Nothing is replaced, and nothing is half made.
+    assert!(hectare(&["convert", &raw, &path("a.img")]).refused().contains("exists"));
+    assert!(hectare(&["convert", &raw, &path("a.vmdk")]).refused().contains("--to"));
+    assert!(!Path::new(&path("a.vmdk")).exists());
+}
+
+fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+fn allocated(data: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(data) * 512
+}
+
+/// The head of a qcow2 in the first KiB of a volume, which is for boot loaders, does not make it one.
+#[test]
+fn a_volume_that_begins_like_a_disk_image_is_a_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let name = image.to_str().unwrap();
+    hectare(&["mkfs", name, "16M"]).ok();
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
+    fs::write(&image, bytes).unwrap();
+    assert!(text(&hectare(&["ls", name]).ok().out).contains("lost+found"));
+}
+
+#[test]
+fn what_only_its_own_program_can_write_is_refused_with_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    hectare(&["mkfs", &path("raw"), "16M"]).ok();
+    if let Err(reason) = qemu_img(&["convert", "-f", "raw", "-O", "vmdk", &path("raw"), &path("disk.vmdk")]) {
+        skip!("disk_image::what_only_its_own_program_can_write", reason);
+    }
+    assert!(text(&hectare(&["ls", &path("disk.vmdk")]).ok().out).contains("lost+found"));
+    let refused = hectare(&["mkdir", &format!("{}:/d", path("disk.vmdk"))]);
+    assert!(refused.refused().contains("hectare convert"), "{}", refused.err);
+}

@@ -1,0 +1,162 @@
+//! Connections that break and servers that crash: what was acknowledged stays, what was flushed is durable.
+
+use crate::proxy::Proxy;
+use crate::servers::{Ours, on, options};
+use crate::volatile::Volatile;
+use hectare_device::{Device, MemoryDevice};
+use hectare_nbd::{NbdDevice, Options};
+use hectare_units::random::SplitMix64;
+use hectare_units::{Bytes, index_of, u64_of};
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+
+use std::time::Duration;
+
+/// Each thread has as many bytes of its own.
+const OWN: u64 = 1 << 20;
+const THREADS: u64 = 4;
+
+/// Changes bytes of one's own and checks them, and says what they are in the end.
+fn works(device: &dyn Device, thread: u64, seed: u64, steps: u32) -> Vec<u8> {
+    let mut random = SplitMix64::new(seed * 1000 + thread);
+    let mut model = vec![0; index_of(OWN)];
+    for step in 0..steps {
+        let count = 1 + random.below(30_000);
+        let at = random.below(OWN - count);
+        let place = Bytes::new(thread * OWN + at);
+        let range = index_of(at)..index_of(at + count);
+        let data = vec![u8::try_from(1 + (u64::from(step) + thread * 50) % 255).unwrap(); index_of(count)];
+        match random.below(8) {
+            0..=3 => {
+                device.write_at(place, &data).unwrap();
+                model[range].copy_from_slice(&data);
+            }
+            4 => {
+                device.write_durable(place, &[IoSlice::new(&data)]).unwrap();
+                model[range].copy_from_slice(&data);
+            }
+            5 => {
+                device.zero(place, Bytes::new(count)).unwrap();
+                model[range].fill(0);
+            }
+            6 => device.flush().unwrap(),
+            _ => {
+                let mut found = vec![0; data.len()];
+                device.read_at(place, &mut found).unwrap();
+                assert!(found == model[range], "seed {seed}: thread {thread}, step {step}");
+            }
+        }
+    }
+    model
+}
+
+/// All threads at once; the bytes that all of them expect.
+fn all_work(device: &dyn Device, seed: u64, steps: u32) -> Vec<u8> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || works(device, thread, seed, steps))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn runs(short: u64) -> u64 {
+    if std::env::var_os("HECTARE_LONG").is_some() { short * 20 } else { short }
+}
+
+#[test]
+fn connections_that_break_anywhere_lose_nothing() {
+    for seed in 0..runs(12) {
+        let folder = tempfile::tempdir().unwrap();
+        let [socket, behind] = ["front", "behind"].map(|name| folder.path().join(name));
+        let device = Arc::new(Volatile::new(Bytes::new(OWN * THREADS)));
+        let _server = Ours::start(Arc::clone(&device) as _, &behind, false);
+        let mut random = SplitMix64::new(seed);
+        // A handshake takes some hundred bytes, so that there is some progress.
+        let _proxy = Proxy::start(&socket, &behind, move || 3000 + random.below(400_000));
+        let few = Options { unflushed_max: 100_000, connections: 1 + index_of(seed % 4), ..options() };
+        let client = NbdDevice::open(&on(&socket, "vol"), &few).unwrap();
+        let expected = all_work(&client, seed, 60);
+        client.flush().unwrap();
+        assert!(client.reconnects() > 0, "seed {seed}: nothing was cut");
+        assert!(device.durable() == expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_server_that_crashes_and_forgets_loses_nothing() {
+    for seed in 0..runs(8) {
+        let folder = tempfile::tempdir().unwrap();
+        let [socket, behind] = ["front", "behind"].map(|name| folder.path().join(name));
+        let device = Arc::new(Volatile::new(Bytes::new(OWN * THREADS)));
+        let proxy = Proxy::start(&socket, &behind, || u64::MAX / 2);
+        let start = || Ours::start(Arc::clone(&device) as _, &behind, false);
+        let mut server = Some(start());
+        let client = NbdDevice::open(&on(&socket, "vol"), &options()).unwrap();
+        let (expected, crashes) = std::thread::scope(|scope| {
+            let working = scope.spawn(|| all_work(&client, seed, 150));
+            let mut random = SplitMix64::new(seed + 77);
+            let mut crashes = 0;
+            while !working.is_finished() {
+                std::thread::sleep(Duration::from_millis(5 + random.below(20)));
+                // No reply gets through that says what is not so.
+                proxy.block();
+                device.die();
+                server.take().expect("one runs").stop().unwrap();
+                device.revive(|| random.below(2) == 0);
+                server = Some(start());
+                proxy.unblock();
+                crashes += 1;
+            }
+            (working.join().unwrap(), crashes)
+        });
+        client.flush().unwrap();
+        assert!(crashes > 1 && client.reconnects() > 0, "seed {seed}: {crashes} crashes");
+        assert!(device.durable() == expected, "seed {seed}: after {crashes} crashes");
+        assert_eq!(proxy.cuts(), 0);
+        drop(server);
+    }
+}
+
+/// What was flushed needs no client: it is durable when the flush returns.
+#[test]
+fn what_was_flushed_is_durable_without_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let device = Arc::new(Volatile::new(Bytes::mib(4)));
+    let server = Ours::start(Arc::clone(&device) as _, &socket, false);
+    let client = NbdDevice::open(&on(&socket, "vol"), &options()).unwrap();
+    client.write_at(Bytes::kib(100), &[1; 300_000]).unwrap();
+    client.flush().unwrap();
+    client.write_durable(Bytes::kib(50), &[IoSlice::new(&[2; 70_000])]).unwrap();
+    client.write_at(Bytes::mib(2), &[3; 70_000]).unwrap();
+    device.die();
+    server.stop().unwrap();
+    device.revive(|| false);
+    let durable = device.durable();
+    let at = |kib: usize, len: usize| &durable[kib << 10..(kib << 10) + len];
+    assert!(at(50, 70_000).iter().all(|byte| *byte == 2));
+    assert!(at(120, 200_000).iter().all(|byte| *byte == 1));
+    assert!(at(2048, 70_000).iter().all(|byte| *byte == 0), "that was promised to nobody");
+    assert!(u64_of(durable.len()) == 4 << 20);
+}
+
+#[test]
+fn a_server_that_comes_back_with_something_else_is_refused() {
+    type Change = fn(&Path) -> Ours;
+    let shorter: Change = |socket| Ours::start(Arc::new(MemoryDevice::new(Bytes::mib(1))), socket, false);
+    let read_only: Change = |socket| Ours::start(Arc::new(MemoryDevice::new(Bytes::mib(2))), socket, true);
+    for change in [shorter, read_only] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let server = Ours::start(Arc::new(MemoryDevice::new(Bytes::mib(2))), &socket, false);
+        let short = Options { reconnect_timeout: Duration::from_secs(1), ..options() };
+        let client = NbdDevice::open(&on(&socket, "vol"), &short).unwrap();
+        client.write_at(Bytes::ZERO, b"unflushed").unwrap();
+        server.stop().unwrap();
+        let _other = change(&socket);
+        let error = client.flush().unwrap_err().to_string();
+        assert!(error.contains("another export by that name"), "{error}");
+        assert!(client.read_at(Bytes::ZERO, &mut [0; 9]).is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! Servers that break the rules: an error in time, and no more memory than was asked for.
+
+use crate::servers::on;
+use hectare_device::Device;
+use hectare_nbd::{NbdDevice, Options};
+use hectare_units::Bytes;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+const GREETING: &[u8] = b"NBDMAGICIHAVEOPT\0\x03";
+
+/// What a server answers to an option: a reply of a kind with data.
+fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = 0x0003_e889_0455_65a9_u64.to_be_bytes().to_vec();
+    bytes.extend(option.to_be_bytes());
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+const UNSUPPORTED: u32 = 1 << 31 | 1;
+
+/// A handshake without any extension, for an export of 1 MiB.
+fn plain(flags: u8) -> Vec<u8> {
+    let export = [&[0, 0][..], &(1_u64 << 20).to_be_bytes(), &[0, flags]].concat();
+    [
+        GREETING,
+        &reply(11, UNSUPPORTED, &[]),
+        &reply(8, UNSUPPORTED, &[]),
+        &reply(7, 3, &export),
+        &reply(7, 1, &[]),
+    ]
+    .concat()
+}
+
+/// A handshake with replies in chunks.
+fn chunked() -> Vec<u8> {
+    let export = [&[0, 0][..], &(1_u64 << 20).to_be_bytes(), &[0, 5]].concat();
+    let context = [&7_u32.to_be_bytes()[..], b"base:allocation"].concat();
+    [
+        GREETING,
+        &reply(11, UNSUPPORTED, &[]),
+        &reply(8, 1, &[]),
+        &reply(10, 4, &context),
+        &reply(10, 1, &[]),
+        &reply(7, 3, &export),
+        &reply(7, 1, &[]),
+    ]
+    .concat()
+}
+
+fn chunk(kind: u16, cookie: u64, payload: &[u8], claimed: u32) -> Vec<u8> {
+    let mut bytes = 0x668e_33ef_u32.to_be_bytes().to_vec();
+    bytes.extend([0, 1]);
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(claimed.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// Serves the same bytes to every client: `first` at once, `then` after some request came.
+fn serve(listener: UnixListener, first: Vec<u8>, then: Vec<u8>, asked: usize) {
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let (first, then) = (first.clone(), then.clone());
+            std::thread::spawn(move || talk(&mut stream, &first, &then, asked));
+        }
+    });
+}
+
+fn talk(stream: &mut UnixStream, first: &[u8], then: &[u8], asked: usize) {
+    let _ = stream.write_all(first);
+    let mut heard = 0;
+    let mut buf = [0; 4096];
+    while heard < asked {
+        match stream.read(&mut buf) {
+            Ok(n @ 1..) => heard += n,
+            _ => return,
+        }
+    }
+    let _ = stream.write_all(then);
+    while matches!(stream.read(&mut buf), Ok(1..)) {}
+}
+
+fn short() -> Options {
+    Options { reconnect_timeout: Duration::from_millis(300), ..Options::default() }
+}
+
+#[test]
+fn handshakes_that_make_no_sense_end_in_time() {
+    let endless = [GREETING, &reply(11, UNSUPPORTED, &[]), &reply(8, UNSUPPORTED, &[])].concat();
+    let info = reply(7, 3, &[0, 9]);
+    let sizes = [&[0, 3][..], &[0; 4], &4096_u32.to_be_bytes(), &4096_u32.to_be_bytes()].concat();
+    let long =
+        [GREETING, &0x0003_e889_0455_65a9_u64.to_be_bytes(), &[0, 0, 0, 11], &[0, 0, 0, 1], &[0xff; 4]]
+            .concat();
+    let cases: [(Vec<u8>, &str); 9] = [
+        (Vec::new(), "no answer in time"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "does not greet"),
+        (b"NBDMAGIC\x00\x00\x42\x02\x81\x86\x12\x53".to_vec(), "before 2011"),
+        (b"NBDMAGICIHAVEOPT\0\0".to_vec(), "fixed newstyle"),
+        (long, "longer than any can be"),
+        ([&endless[..], &info.repeat(1000)].concat(), "do not end"),
+        ([&endless[..], &reply(7, 3, &sizes)].concat(), "contradict"),
+        ([&endless[..], &reply(7, 1, &[])].concat(), "how long the export is"),
+        ([&endless[..], &reply(7, 1 << 31 | 5, b"no\x1b[31m")].concat(), "it wants TLS"),
+    ];
+    for (bytes, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        serve(UnixListener::bind(&socket).unwrap(), bytes, Vec::new(), usize::MAX);
+        let began = Instant::now();
+        let error = NbdDevice::open(&on(&socket, "x"), &short()).err().unwrap().to_string();
+        assert!(began.elapsed() < Duration::from_secs(5), "{expected}: {:?}", began.elapsed());
+        assert!(error.contains(expected), "{expected}: {error}");
+        assert!(!error.contains('\x1b'));
+    }
+}
+
+#[test]
+fn replies_that_make_no_sense_end_the_connection_and_then_the_device() {
+    // What the client sends before its first request: its flags, three or four options; the request has 28.
+    let simple = |error: u32, cookie: u64, data: &[u8]| {
+        [&0x6744_6698_u32.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes(), data].concat()
+    };
+    let at = |offset: u64, len: usize| [&offset.to_be_bytes()[..], &vec![1; len]].concat();
+    let cases: [(Vec<u8>, Vec<u8>); 11] = [
+        (plain(1), b"garbage garbage garbage".to_vec()),
+        (plain(1), simple(0, 99, &[])),
+        (plain(1), chunk(0, 1, &[], 0)),
+        (chunked(), simple(0, 1, &[0; 512])),
+        (chunked(), chunk(1, 1, &at(0, 4096), 4104)),
+        (chunked(), chunk(1, 1, &at(1 << 60, 512), 520)),
+        (chunked(), chunk(1, 1, &[], u32::MAX)),
+        (chunked(), chunk(2, 1, &[0; 12], 12)),
+        (chunked(), chunk(0, 1, &[], 0)),
+        (chunked(), chunk(5, 1, &[0; 12], 12)),
+        (chunked(), chunk(0x8001, 1, &[0, 0, 0, 5, 0xff, 0xff], 6)),
+    ];
+    for (number, (hello, answer)) in cases.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        // All that comes before the request is at least this long.
+        serve(UnixListener::bind(&socket).unwrap(), hello, answer, 4 + 3 * 16 + 28 + 7);
+        let client = NbdDevice::open(&on(&socket, "x"), &short()).unwrap();
+        let began = Instant::now();
+        let error = client.read_at(Bytes::ZERO, &mut [0; 512]).unwrap_err().to_string();
+        assert!(began.elapsed() < Duration::from_secs(8), "case {number}: {:?}", began.elapsed());
+        assert!(error.contains("could not be made again within 0.3 s"), "case {number}: {error}");
+    }
+}
+
+#[test]
+fn a_server_that_never_replies_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    serve(UnixListener::bind(&socket).unwrap(), plain(1), Vec::new(), usize::MAX);
+    let patient = Options { reconnect_timeout: Duration::from_secs(3), ..Options::default() };
+    let client = NbdDevice::open(&on(&socket, "x"), &patient).unwrap();
+    let began = Instant::now();
+    let error = client.read_at(Bytes::ZERO, &mut [0; 512]).unwrap_err().to_string();
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    assert!(error.contains("the server does not answer"), "{error}");
+}
