@@ -42,12 +42,12 @@ mod tree;
 
 pub use build::{BuildError, Built, Fill, blocks_needed, build};
 pub use checksum::{mend_leaf, set_checksum, verify_block};
-pub use convert::convert_block;
+pub use convert::{convert_block, unindex};
 pub use hash::{DirHash, HashVersion, Hasher, Signedness};
 pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, search};
 pub use read::{Cookie, EntryRef, read_dir};
 pub use record::{Record, stored_name};
-pub use renumber::renumber;
+pub use renumber::{renumber, retype};
 pub use store::{DirRead, DirWrite};
 pub use surviving::{Survivor, surviving};
 pub use tree::{EntryPosition, FoundEntry, is_empty, lookup, remove, replace};
@@ -55,6 +55,7 @@ pub use tree::{EntryPosition, FoundEntry, is_empty, lookup, remove, replace};
 use crate::casefold::Folding;
 use crate::error::Unsupported;
 use crate::feature::{Compat, Incompat};
+use crate::inode::Kind;
 use crate::superblock::SuperBlock;
 use hectare_units::{BlockSize, InodeNr};
 
@@ -209,6 +210,20 @@ impl FileType {
             6 => Self::Socket,
             7 => Self::Symlink,
             _ => Self::Unknown,
+        }
+    }
+
+    /// The type of an inode of this kind.
+    #[must_use]
+    pub const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::File => Self::Regular,
+            Kind::Directory => Self::Directory,
+            Kind::CharDevice => Self::CharDevice,
+            Kind::BlockDevice => Self::BlockDevice,
+            Kind::Fifo => Self::Fifo,
+            Kind::Socket => Self::Socket,
+            Kind::Symlink => Self::Symlink,
         }
     }
 

@@ -217,7 +217,10 @@ impl Geometry {
     pub fn desc_block_copies(&self, index: u32) -> impl Iterator<Item = BlockNr> + '_ {
         let copied = !self.in_meta_group(index);
         let groups = if copied { 1..self.groups() } else { 0..0 };
-        let after_supers = groups.map(GroupNr::new).filter(|group| self.has_super(*group));
+        let per = self.descs_per_block();
+        // In a meta group nothing but its own descriptors follows a superblock.
+        let holds = move |group: &GroupNr| self.has_super(*group) && !self.in_meta_group(group.get() / per);
+        let after_supers = groups.map(GroupNr::new).filter(holds);
         let after_super = move |group| self.super_block(group) + Blocks::new(u64::from(index) + 1);
         std::iter::once(self.desc_block(index))
             .chain(self.desc_block_backups(index))

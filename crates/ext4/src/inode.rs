@@ -316,6 +316,18 @@ impl Inode {
         Self::parse(&mended, nr, sb).ok().map(|_| mended)
     }
 
+    /// The slot of a larger inode with the same content. One of 128 bytes gets an extra part of `extra` bytes.
+    /// The checksum is that of the old slot.
+    #[must_use]
+    pub fn enlarged(slot: &[u8], len: usize, extra: u16) -> Vec<u8> {
+        let mut larger = slot.to_vec();
+        larger.resize(len, 0);
+        if slot.len() == BASE_SIZE && len >= BASE_SIZE + 2 {
+            larger[BASE_SIZE..BASE_SIZE + 2].copy_from_slice(&extra.to_le_bytes());
+        }
+        larger
+    }
+
     fn check(&self, nr: InodeNr, sb: &SuperBlock) -> Result<(), Corrupt> {
         let bad = |what: String| Err(Corrupt::new(STRUCTURE, Place::Inode(nr), what));
         if self.mode != 0 && Kind::of_mode(self.mode).is_none() {

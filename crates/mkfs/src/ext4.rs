@@ -30,7 +30,9 @@ mod system_inodes;
 pub use contents::{Contents, Empty, GroupUse, count_inode, set_bits};
 pub use geometry::{Shape, shape, whole_pages};
 pub use journal::{default_blocks as default_journal_blocks, orphan_blocks};
-pub use journal_device::{JournalDeviceId, external_journal, join_journal, make_journal_device};
+pub use journal_device::{
+    JournalDeviceId, external_journal, join_journal, leave_journal, make_journal_device,
+};
 pub use layout::{Cursor, GroupMeta, Layout};
 pub use mount_defaults::MountDefaults;
 pub use note::Note;

@@ -31,8 +31,8 @@ pub use ext4::{
     Capacity, Chunk, Contents, Counts, Cursor, Empty, FeatureEdit, FormatOptions, FreeRange, FsType,
     GroupMeta, GroupUse, InodeCount, JournalDeviceId, Layout, MountDefaults, Note, Overhead, Plan,
     ResizeLimit, Shape, Space, Usage, apply_extended, capacity, count_inode, default_journal_blocks,
-    external_journal, join_journal, make_journal_device, orphan_blocks, overhead, parse_features, set_bits,
-    shape, whole_pages,
+    external_journal, join_journal, leave_journal, make_journal_device, orphan_blocks, overhead,
+    parse_features, set_bits, shape, whole_pages,
 };
 pub use hectare_ext4::superblock::OnError;
 pub use hectare_probe::{Found, What, probe};

@@ -125,7 +125,7 @@ impl Transaction {
             && let Some(journal) = Journal::of(disk)?
             && journal.holds(home.len())
         {
-            journal.write(disk, self.block_size, &home, now)?;
+            journal.write(disk, self.block_size, &home, None, now)?;
             return Ok(true);
         }
         self.write_in_place(disk, &home)?;

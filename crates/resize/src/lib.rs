@@ -20,6 +20,7 @@
 mod admit;
 mod bitmap;
 mod commit;
+mod convert;
 mod error;
 mod evacuate;
 mod inodes;
@@ -37,7 +38,9 @@ mod target;
 mod tree;
 mod volume;
 
+pub use convert::{CONVERTED, convert, make_room};
 pub use error::{Error, Result};
+pub use journal::Journal;
 pub use resize::{Target, estimate, resize};
 pub use run::{Options, Outcome};
 pub use target::Width;

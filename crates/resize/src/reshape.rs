@@ -14,7 +14,8 @@ use hectare_units::{Blocks, ClusterNr, GroupNr, usize_of};
 use rangemap::RangeSet;
 use std::ops::Range;
 
-/// Clusters in use where the base metadata of the shape `new` will lie.
+/// Clusters that the base metadata of the shape `new` takes beyond what it has, if one of them is in use.
+/// Free ones are among them: what moves out of the way must not go there.
 pub(crate) fn occupied(volume: &mut Volume, new: &SuperBlock) -> Result<RangeSet<u64>> {
     let old_end = volume.geometry().clusters_count().get();
     let mut before = RangeSet::new();
@@ -28,14 +29,15 @@ pub(crate) fn occupied(volume: &mut Volume, new: &SuperBlock) -> Result<RangeSet
         metadata::insert(&mut after, metadata::clusters(new.geometry(), &base));
     }
     let mut found = RangeSet::new();
+    let mut is_used = false;
     for range in metadata::without(&after, &before) {
-        for cluster in range.start..range.end.min(old_end) {
-            if volume.is_used(cluster)? {
-                found.insert(cluster..cluster + 1);
-            }
+        let known = range.start..range.end.min(old_end);
+        for cluster in known.clone() {
+            is_used = is_used || volume.is_used(cluster)?;
         }
+        metadata::insert(&mut found, known);
     }
-    Ok(found)
+    Ok(if is_used { found } else { RangeSet::new() })
 }
 
 /// Gives the volume the shape of `new`.

@@ -218,3 +218,12 @@ pub(crate) fn with_reserve(bare: &SuperBlock, full: &SuperBlock) -> Result<Super
     raw.s_reserved_gdt_blocks = full.raw().s_reserved_gdt_blocks;
     Ok(SuperBlock::from_raw(raw)?)
 }
+
+/// Descriptor blocks of `per_block` that the volume has when it has grown to 1024 times its size, but not
+/// beyond 2^32 - 1 blocks: what mke2fs reserves.
+pub(crate) fn growth_reserve(geometry: &Geometry, per_block: u32) -> u32 {
+    let limit = u64::from(u32::MAX);
+    let grown = geometry.blocks_count.get().saturating_mul(1024).min(limit);
+    let groups = (grown - u64::from(geometry.first_data_block)).div_ceil(geometry.blocks_per_group().into());
+    low32(groups.div_ceil(per_block.into()))
+}

@@ -1,11 +1,14 @@
 //! What to change: a value for each option of tune2fs.
 
+use hectare_device::Device;
 use hectare_ext4::dir::HashVersion;
 use hectare_ext4::quota;
 use hectare_ext4::superblock::OnError;
 use hectare_ext4::time::Timestamp;
 pub use hectare_mkfs::FeatureEdit;
-use hectare_units::Blocks;
+use hectare_units::{BlockNr, Blocks};
+use std::fmt;
+use std::sync::Arc;
 
 /// Blocks that only root may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +26,21 @@ pub struct QuotaEdit {
     pub kind: quota::Kind,
     /// Whether they are kept.
     pub on: bool,
+}
+
+/// A journal on a device of its own.
+#[derive(Clone)]
+pub struct ExternalJournal {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// The device's number as the kernel stores it; 0 for a file.
+    pub number: u32,
+}
+
+impl fmt::Debug for ExternalJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExternalJournal").field("device", &self.device.name()).finish_non_exhaustive()
+    }
 }
 
 /// What to change; `None`, empty and false leave things as they are.
@@ -58,10 +76,18 @@ pub struct Changes {
     pub features: Vec<FeatureEdit>,
     /// Quotas to keep or not (`-Q`).
     pub quotas: Vec<QuotaEdit>,
+    /// Bytes of an inode (`-I`).
+    pub inode_size: Option<u32>,
     /// MiB of a new journal (`-J size=`).
     pub journal_mib: Option<u32>,
     /// Blocks of its fast-commit area, in KiB (`-J fast_commit_size=`).
     pub fast_commit_kib: Option<u32>,
+    /// From which block on a new journal lies (`-J location=`).
+    pub journal_location: Option<BlockNr>,
+    /// The journal on another device that is to be used, or left (`-J device=`).
+    pub journal_device: Option<ExternalJournal>,
+    /// Leaves a journal on another device as it is, or takes one that says it is in use (`-f`).
+    pub force: bool,
     /// The hash of new directory indexes (`-E hash_alg=`).
     pub hash: Option<HashVersion>,
     /// Blocks read from one disk of an array (`-E stride=`).

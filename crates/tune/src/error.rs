@@ -20,6 +20,12 @@ pub enum Error {
     /// The checker could not judge the volume, or there is none.
     #[error(transparent)]
     Check(#[from] hectare_check::Error),
+    /// Descriptors or backups can't be moved.
+    #[error(transparent)]
+    Shape(#[from] hectare_resize::Error),
+    /// The journal's device can't be used.
+    #[error(transparent)]
+    Journal(#[from] hectare_mkfs::Error),
     /// The volume is not in a state to be changed, or the change is impossible; with what to do.
     #[error("{0}")]
     Refused(String),

@@ -1,8 +1,9 @@
 //! Turns features on and off, with the structures that they bring, and changes the UUID, from which
 //! checksums start.
 //!
-//! In this order, so that each step finds the volume in one form: what goes is taken away, checksums are
-//! changed, plain flags are set, and what is new is added; quotas last, since they count everything.
+//! In this order, so that each step finds the volume in one form: what goes is taken away, everything is gone
+//! over where its form changes, plain flags are set, and what is new is added; quotas last, since they count
+//! everything.
 
 use crate::change::{Changes, FeatureEdit};
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::quota;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::ENCODING_UTF8_12_1;
+use hectare_resize::CONVERTED;
 use hectare_units::InodeNr;
 
 /// Features that can be turned on.
@@ -24,8 +26,11 @@ const ON: Features = Features {
         .union(Compat::DIR_INDEX)
         .union(Compat::FAST_COMMIT)
         .union(Compat::STABLE_INODES)
-        .union(Compat::ORPHAN_FILE),
+        .union(Compat::ORPHAN_FILE)
+        .union(CONVERTED.compat),
     incompat: Incompat::EXTENTS
+        .union(Incompat::FILETYPE)
+        .union(Incompat::BIT64)
         .union(Incompat::FLEX_BG)
         .union(Incompat::EA_INODE)
         .union(Incompat::MMP)
@@ -41,9 +46,17 @@ const OFF: Features = Features {
     compat: Compat::HAS_JOURNAL
         .union(Compat::DIR_INDEX)
         .union(Compat::FAST_COMMIT)
-        .union(Compat::ORPHAN_FILE),
-    incompat: Incompat::MMP.union(Incompat::CSUM_SEED).union(Incompat::CASEFOLD),
+        .union(Compat::ORPHAN_FILE)
+        .union(CONVERTED.compat),
+    incompat: Incompat::EXTENTS
+        .union(Incompat::FILETYPE)
+        .union(Incompat::BIT64)
+        .union(Incompat::FLEX_BG)
+        .union(Incompat::MMP)
+        .union(Incompat::CSUM_SEED)
+        .union(Incompat::CASEFOLD),
     ro_compat: RoCompat::LARGE_FILE
+        .union(RoCompat::SPARSE_SUPER)
         .union(RoCompat::HUGE_FILE)
         .union(RoCompat::DIR_NLINK)
         .union(RoCompat::EXTRA_ISIZE)
@@ -54,23 +67,22 @@ const OFF: Features = Features {
         .union(RoCompat::PROJECT),
 };
 
-/// Those whose structures are made and removed here; the others are a flag.
+/// Those whose flags are set with their structures; the others are a flag.
 const WITH_STRUCTURES: Features = Features {
-    compat: Compat::HAS_JOURNAL.union(Compat::ORPHAN_FILE),
-    incompat: Incompat::MMP.union(Incompat::CSUM_SEED),
-    ro_compat: RoCompat::GDT_CSUM
-        .union(RoCompat::METADATA_CSUM)
-        .union(RoCompat::QUOTA)
-        .union(RoCompat::PROJECT),
+    compat: Compat::HAS_JOURNAL.union(Compat::ORPHAN_FILE).union(CONVERTED.compat),
+    incompat: Incompat::MMP.union(Incompat::CSUM_SEED).union(CONVERTED.incompat),
+    ro_compat: SUMS.union(CONVERTED.ro_compat),
 };
+/// Those that everything in the volume is gone over for.
+const FORMS: Incompat = Incompat::CSUM_SEED.union(Incompat::FILETYPE).union(Incompat::EXTENTS);
+/// Those of checksums.
+const SUMS: RoCompat = RoCompat::GDT_CSUM.union(RoCompat::METADATA_CSUM);
 
-/// Changes features, UUID and quotas. Returns whether more than the superblock has changed.
-pub(crate) fn apply(volume: &mut Volume<'_>, changes: &Changes) -> Result<bool> {
+/// Changes features, UUID and quotas, but for the journal and what [`crate::shape`] does. Returns whether
+/// more than the superblock has changed.
+pub(crate) fn apply(volume: &mut Volume<'_>, changes: &Changes, goal: &Features) -> Result<bool> {
     let before = *volume.sb().features();
-    let mut goal = goal(before, changes)?;
-    let kept = kept_quotas(volume, &goal, before, changes);
-    goal.ro_compat.set(RoCompat::QUOTA, !kept.is_empty());
-    refuse_impossible(volume, &before, &goal)?;
+    let kept = kept_quotas(volume, goal, before, changes);
     let goes = |feature| before.has(feature) && !goal.has(feature);
     let comes = |feature| !before.has(feature) && goal.has(feature);
     let mut structural = false;
@@ -86,15 +98,10 @@ pub(crate) fn apply(volume: &mut Volume<'_>, changes: &Changes) -> Result<bool> 
         hidden::take_mmp_away(volume)?;
         structural = true;
     }
-    if goes(C(Compat::HAS_JOURNAL)) {
-        journal::take_away(volume)?;
-        structural = true;
-    }
-    structural |= change_checksums(volume, &goal, changes)?;
-    volume.edit(|raw| set_flags(raw, &before, &goal))?;
-    if comes(C(Compat::HAS_JOURNAL)) {
-        journal::add(volume, changes)?;
-        structural = true;
+    structural |= change_forms(volume, goal, changes)?;
+    volume.edit(|raw| set_flags(raw, &before, goal))?;
+    if goes(I(Incompat::EXTENTS)) {
+        journal::renew_backup(volume)?;
     }
     if comes(C(Compat::ORPHAN_FILE)) {
         hidden::add_orphan_file(volume, changes.now)?;
@@ -113,8 +120,18 @@ pub(crate) fn apply(volume: &mut Volume<'_>, changes: &Changes) -> Result<bool> 
     Ok(structural)
 }
 
+/// The features that the volume is to have; refuses what its content forbids.
+pub(crate) fn goal(volume: &mut Volume<'_>, changes: &Changes) -> Result<Features> {
+    let before = *volume.sb().features();
+    let mut goal = asked(before, changes)?;
+    let kept = kept_quotas(volume, &goal, before, changes);
+    goal.ro_compat.set(RoCompat::QUOTA, !kept.is_empty());
+    refuse_impossible(volume, &before, &goal)?;
+    Ok(goal)
+}
+
 /// The features that are asked for.
-fn goal(before: Features, changes: &Changes) -> Result<Features> {
+fn asked(before: Features, changes: &Changes) -> Result<Features> {
     let mut goal = before;
     for edit in &changes.features {
         let (feature, on) = match edit {
@@ -144,11 +161,9 @@ fn goal(before: Features, changes: &Changes) -> Result<Features> {
             goal.ro_compat.remove(RoCompat::PROJECT);
         }
     }
-    if changes.journal_mib.is_some() || changes.fast_commit_kib.is_some() {
+    let leaves = changes.features.contains(&FeatureEdit::Off(C(Compat::HAS_JOURNAL)));
+    if journal::is_asked_for(changes) || (changes.journal_device.is_some() && !leaves) {
         goal.compat |= Compat::HAS_JOURNAL;
-        if before.compat.contains(Compat::HAS_JOURNAL) {
-            return Err(Error::refused("it has a journal: turn that off first (-O ^has_journal)"));
-        }
     }
     let needs = goal.ro_compat.contains(RoCompat::PROJECT) || changes.quotas.iter().any(|edit| edit.on);
     if needs {
@@ -165,11 +180,10 @@ fn refused(feature: Feature, on: bool) -> Error {
         features.names().join("")
     };
     let name = one(feature);
-    let reason = match feature {
-        I(Incompat::BIT64) if on => "all descriptors become larger: resize2fs -b does it",
-        I(Incompat::BIT64) => "all descriptors become smaller: resize2fs -s does it",
-        I(Incompat::FILETYPE) | R(RoCompat::SPARSE_SUPER) | C(Compat::RESIZE_INODE) => {
-            "it needs a repair afterwards: tune2fs, then e2fsck -fy"
+    let reason = match (feature, on) {
+        (I(Incompat::LARGEDIR | Incompat::EA_INODE | Incompat::ENCRYPT) | R(RoCompat::VERITY), false)
+        | (C(Compat::STABLE_INODES), false) => {
+            "files may rely on it: copy them to a volume without it (hectare mkfs)"
         }
         _ => "the volume has to be made anew for that: hectare mkfs",
     };
@@ -223,8 +237,23 @@ fn refuse_impossible(volume: &mut Volume<'_>, before: &Features, goal: &Features
     if grows_project && volume.geometry().inode_size == 128 {
         return refuse("project needs inodes of 256 bytes: tune2fs -I 256 makes them so");
     }
+    if goal.incompat.contains(Incompat::BIT64) && !goal.incompat.contains(Incompat::EXTENTS) {
+        return refuse("64bit needs extent: maps of blocks have 32 bits");
+    }
+    if goes(I(Incompat::EXTENTS)) && goal.ro_compat.contains(RoCompat::BIGALLOC) {
+        return refuse("bigalloc needs extent");
+    }
+    let keeps_quotas = |features: &Features| features.ro_compat.contains(RoCompat::QUOTA);
+    if goes(I(Incompat::EXTENTS)) && keeps_quotas(before) && keeps_quotas(goal) {
+        return refuse("-O ^extent changes what owners use: turn quota off first, and on again afterwards");
+    }
+    if goes(I(Incompat::FLEX_BG))
+        && let Some(group) = volume.scattered_group()?
+    {
+        let reason = format!("-O ^flex_bg: the metadata of group {group} does not lie in that group");
+        return Err(Error::refused(reason));
+    }
     let named = [
-        (C(Compat::DIR_INDEX), "is a directory with an index: e2fsck -fD after tune2fs -O ^dir_index"),
         (I(Incompat::CASEFOLD), "is a directory without regard to case: remove it first"),
         (R(RoCompat::LARGE_FILE), "has more than 2 GiB: remove it first"),
         (R(RoCompat::HUGE_FILE), "has more than 2 TiB: remove it first"),
@@ -242,7 +271,6 @@ fn refuse_impossible(volume: &mut Volume<'_>, before: &Features, goal: &Features
 fn uses(inode: &Inode, feature: Feature) -> bool {
     let is_directory = inode.kind() == Some(Kind::Directory);
     match feature {
-        C(Compat::DIR_INDEX) => is_directory && inode.flags.contains(InodeFlags::INDEX),
         I(Incompat::CASEFOLD) => inode.flags.contains(InodeFlags::CASEFOLD),
         I(Incompat::EA_INODE) => inode.flags.contains(InodeFlags::EA_INODE),
         R(RoCompat::LARGE_FILE) => inode.kind() == Some(Kind::File) && inode.size >= 1 << 31,
@@ -267,8 +295,9 @@ fn find_inode(volume: &mut Volume<'_>, is: impl Fn(&Inode) -> bool) -> Result<Op
     Ok(found)
 }
 
-/// Changes the UUID and what has checksums. Returns whether checksums were written anew.
-fn change_checksums(volume: &mut Volume<'_>, goal: &Features, changes: &Changes) -> Result<bool> {
+/// Changes the UUID, and the form of what has checksums, file types, indexes, extents. Returns whether more
+/// than the superblock has changed.
+fn change_forms(volume: &mut Volume<'_>, goal: &Features, changes: &Changes) -> Result<bool> {
     let sb = volume.sb().clone();
     let uuid = changes.uuid.unwrap_or(sb.uuid());
     let is_new = uuid != sb.uuid();
@@ -276,7 +305,9 @@ fn change_checksums(volume: &mut Volume<'_>, goal: &Features, changes: &Changes)
         return Err(Error::refused("-U: stable_inodes says that encrypted files need this UUID"));
     }
     if is_new && sb.raw().s_journal_uuid != [0; 16] && goal.compat.contains(Compat::HAS_JOURNAL) {
-        return Err(Error::refused("-U: the external journal knows the volume by its UUID; use tune2fs"));
+        let reason =
+            "-U: the external journal knows the volume by its UUID: leave it first (-O ^has_journal)";
+        return Err(Error::refused(reason));
     }
     let seeded = goal.incompat.contains(Incompat::CSUM_SEED);
     // A seed that is stored stays what it is; one that comes is the one in use.
@@ -284,11 +315,12 @@ fn change_checksums(volume: &mut Volume<'_>, goal: &Features, changes: &Changes)
     let change = |raw: &mut raw::SuperBlock| {
         raw.s_uuid = uuid;
         raw.s_checksum_seed = if seeded { seed.get() } else { 0 }.into();
-        let sums = RoCompat::GDT_CSUM.union(RoCompat::METADATA_CSUM);
-        let others = raw.s_feature_ro_compat.get() & !sums.bits();
-        raw.s_feature_ro_compat = (others | goal.ro_compat.intersection(sums).bits()).into();
-        let others = raw.s_feature_incompat.get() & !Incompat::CSUM_SEED.bits();
-        raw.s_feature_incompat = (others | goal.incompat.intersection(Incompat::CSUM_SEED).bits()).into();
+        let others = raw.s_feature_ro_compat.get() & !SUMS.bits();
+        raw.s_feature_ro_compat = (others | goal.ro_compat.intersection(SUMS).bits()).into();
+        let others = raw.s_feature_incompat.get() & !FORMS.bits();
+        raw.s_feature_incompat = (others | goal.incompat.intersection(FORMS).bits()).into();
+        let others = raw.s_feature_compat.get() & !Compat::DIR_INDEX.bits();
+        raw.s_feature_compat = (others | goal.compat.intersection(Compat::DIR_INDEX).bits()).into();
         raw.s_checksum_type = u8::from(goal.metadata_csum());
         if !goal.metadata_csum() {
             raw.s_checksum = 0.into();
@@ -305,7 +337,10 @@ fn change_checksums(volume: &mut Volume<'_>, goal: &Features, changes: &Changes)
         return Err(Error::refused(reason));
     }
     let sums = |features: &Features| (features.metadata_csum(), features.group_checksums());
-    let same = sums(sb.features()) == sums(goal);
+    let goes = |feature| sb.features().has(feature) && !goal.has(feature);
+    let retypes = sb.features().has(I(Incompat::FILETYPE)) != goal.has(I(Incompat::FILETYPE));
+    let reforms = retypes || goes(C(Compat::DIR_INDEX)) || goes(I(Incompat::EXTENTS));
+    let same = sums(sb.features()) == sums(goal) && !reforms;
     let by_uuid = goal.ro_compat.contains(RoCompat::GDT_CSUM) && is_new;
     let by_seed = goal.metadata_csum() && seed != sb.value_seed();
     if same && !by_uuid && !by_seed {
@@ -323,8 +358,8 @@ fn set_flags(raw: &mut raw::SuperBlock, before: &Features, goal: &Features) {
     raw.s_feature_compat = (compat | goal.compat.bits() & !own.compat.bits()).into();
     let incompat = raw.s_feature_incompat.get() & own.incompat.bits();
     raw.s_feature_incompat = (incompat | goal.incompat.bits() & !own.incompat.bits()).into();
-    let sums = RoCompat::GDT_CSUM.union(RoCompat::METADATA_CSUM).bits();
-    raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() & sums | goal.ro_compat.bits() & !sums).into();
+    let ro_compat = raw.s_feature_ro_compat.get() & own.ro_compat.bits();
+    raw.s_feature_ro_compat = (ro_compat | goal.ro_compat.bits() & !own.ro_compat.bits()).into();
     let comes = |feature| !before.has(feature) && goal.has(feature);
     if comes(I(Incompat::CASEFOLD)) {
         raw.s_encoding = ENCODING_UTF8_12_1.into();
@@ -336,6 +371,9 @@ fn set_flags(raw: &mut raw::SuperBlock, before: &Features, goal: &Features) {
     }
     if comes(I(Incompat::ENCRYPT)) {
         raw.s_encrypt_algos = ENCRYPTION;
+    }
+    if before.has(I(Incompat::FLEX_BG)) && !goal.has(I(Incompat::FLEX_BG)) {
+        raw.s_log_groups_per_flex = 0;
     }
     if comes(C(Compat::DIR_INDEX)) && raw.s_hash_seed == [0; 16] {
         // Any seed will do: it keeps apart what volumes of one maker would share.

@@ -3,12 +3,13 @@
 use crate::error::Result;
 use crate::tree::FileMap;
 use crate::volume::Volume;
+use hectare_ext4::checksum::Seed;
 use hectare_ext4::extent::{self, Extent, WRITTEN_MAX};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::indirect;
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags};
 use hectare_ext4::time::Timestamp;
-use hectare_units::{BlockNr, Blocks, GroupNr, InodeNr, LogicalBlock, low32, u64_of};
+use hectare_units::{BlockNr, BlockSize, Blocks, InodeNr, LogicalBlock, low32, u64_of};
 use std::ops::Range;
 
 /// What a new file is to be.
@@ -16,8 +17,8 @@ pub(crate) struct NewFile {
     pub(crate) nr: InodeNr,
     /// Blocks of content, at least one.
     pub(crate) blocks: u32,
-    /// The group from which on space is looked for.
-    pub(crate) goal: GroupNr,
+    /// The block from which on space is looked for.
+    pub(crate) goal: BlockNr,
     pub(crate) now: Timestamp,
 }
 
@@ -32,48 +33,68 @@ impl NewFile {
         let extents = extents(&runs);
         let size = volume.geometry().block_size;
         let has_extents = volume.sb().features().incompat.contains(Incompat::EXTENTS);
-        let nodes = if has_extents {
-            extent::tree_blocks(extents.len(), size).get()
-        } else {
-            let tables = |block: u32| {
-                indirect::tables_between(
-                    block.checked_sub(1).map(LogicalBlock::new),
-                    LogicalBlock::new(block),
-                    size,
-                )
-            };
-            (0..self.blocks).map(|block| u64::from(tables(block))).sum()
-        };
-        let ratio = u64::from(volume.geometry().cluster_blocks());
-        // A cluster for each.
-        let taken = if nodes > 0 { volume.take(nodes * ratio, self.goal)? } else { Vec::new() };
-        let starts = taken.iter().flat_map(|run| run.clone().step_by(hectare_units::index_of(ratio)));
-        let mut free = starts.map(BlockNr::new);
-        let mut next = || free.next().expect("as many blocks as nodes were taken");
-        let built = if has_extents {
-            let seed = volume.sb().seed().map(|seed| seed.inode(self.nr, 0));
-            extent::build(&extents, size, seed, &mut next)
-        } else {
-            indirect::build(&extents, size, &mut next)
-        };
-        for (block, bytes) in &built.nodes {
-            volume.write(*block, bytes)?;
-        }
+        let seed = volume.sb().seed().map(|seed| seed.inode(self.nr, 0));
+        let (root, nodes) = write_map(volume, &extents, has_extents.then_some(seed), self.goal)?;
         let mut inode = Inode::new(0o100_600, self.now, 0, volume.sb());
         inode.links = 1;
         inode.size = Blocks::new(self.blocks.into()).bytes(size).get();
-        inode.block = built.root;
+        inode.block = root;
         if has_extents {
             inode.flags |= InodeFlags::EXTENTS;
         }
+        let ratio = u64::from(volume.geometry().cluster_blocks());
         let data: u64 = runs.iter().map(|run| (run.end - run.start).next_multiple_of(ratio)).sum();
         inode.sectors = (data + nodes * ratio) << (size.shift() - 9);
         Ok((inode, runs))
     }
 }
 
+/// Writes the nodes of a map in space that is taken for them; returns its root and how many nodes there are.
+/// `extents` is the seed of the nodes' checksums if the map is one of extents.
+pub(crate) fn write_map(
+    volume: &mut Volume<'_>,
+    content: &[Extent],
+    extents: Option<Option<Seed>>,
+    goal: BlockNr,
+) -> Result<([u8; BLOCK_BYTES], u64)> {
+    let size = volume.geometry().block_size;
+    let nodes = match extents {
+        Some(_) => extent::tree_blocks(content.len(), size).get(),
+        None => tables(content, size),
+    };
+    let ratio = u64::from(volume.geometry().cluster_blocks());
+    // A cluster for each.
+    let taken = if nodes > 0 { volume.take(nodes * ratio, goal)? } else { Vec::new() };
+    let starts = taken.iter().flat_map(|run| run.clone().step_by(hectare_units::index_of(ratio)));
+    let mut free = starts.map(BlockNr::new);
+    let mut next = || free.next().expect("as many blocks as nodes were taken");
+    let built = match extents {
+        Some(seed) => extent::build(content, size, seed, &mut next),
+        None => indirect::build(content, size, &mut next),
+    };
+    for (block, bytes) in &built.nodes {
+        volume.write(*block, bytes)?;
+    }
+    Ok((built.root, nodes))
+}
+
+/// Tables that a map of blocks takes.
+fn tables(content: &[Extent], size: BlockSize) -> u64 {
+    let mut before = None;
+    let mut tables = 0;
+    for block in content.iter().flat_map(|extent| {
+        let first = extent.logical.get();
+        first..first + extent.len
+    }) {
+        let block = LogicalBlock::new(block);
+        tables += u64::from(indirect::tables_between(before, block, size));
+        before = Some(block);
+    }
+    tables
+}
+
 /// Runs as extents, cut to the longest there is.
-fn extents(runs: &[Range<u64>]) -> Vec<Extent> {
+pub(crate) fn extents(runs: &[Range<u64>]) -> Vec<Extent> {
     let (mut extents, mut logical) = (Vec::new(), 0);
     for run in runs {
         let mut at = run.start;

@@ -8,7 +8,7 @@ use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::orphan::OrphanBlockMut;
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::orphan_blocks;
-use hectare_units::{BlockNr, GroupNr};
+use hectare_units::BlockNr;
 
 /// Seconds between two updates of the protection, unless others are asked for.
 const MMP_INTERVAL: u16 = 5;
@@ -31,7 +31,7 @@ pub(crate) fn take_orphan_file_away(volume: &mut Volume<'_>) -> Result<()> {
 pub(crate) fn add_orphan_file(volume: &mut Volume<'_>, now: Timestamp) -> Result<()> {
     let nr = volume.take_inode()?;
     let blocks = orphan_blocks(volume.geometry().blocks_count);
-    let (inode, runs) = NewFile { nr, blocks, goal: GroupNr::new(0), now }.make(volume)?;
+    let (inode, runs) = NewFile { nr, blocks, goal: BlockNr::new(0), now }.make(volume)?;
     let seed = inode.seed(nr, volume.sb());
     for block in runs.into_iter().flatten().map(BlockNr::new) {
         let mut bytes = volume.read(block)?;
@@ -60,7 +60,7 @@ pub(crate) fn take_mmp_away(volume: &mut Volume<'_>) -> Result<()> {
 
 /// Takes a block for multiple mount protection.
 pub(crate) fn add_mmp(volume: &mut Volume<'_>, interval: Option<u16>, now: Timestamp) -> Result<()> {
-    let block = volume.take(1, GroupNr::new(0))?.first().map_or(0, |run| run.start);
+    let block = volume.take(1, BlockNr::new(0))?.first().map_or(0, |run| run.start);
     volume.edit(|raw| {
         raw.s_feature_incompat = (raw.s_feature_incompat.get() | Incompat::MMP.bits()).into();
         raw.s_mmp_block = block.into();

@@ -9,7 +9,7 @@ use hectare_ext4::quota::{self, Kind, Record};
 use hectare_ext4::raw;
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::count_inode;
-use hectare_units::{BlockNr, GroupNr, InodeNr, low32, u64_of};
+use hectare_units::{BlockNr, InodeNr, low32, u64_of};
 use std::collections::BTreeMap;
 
 /// All kinds.
@@ -59,7 +59,7 @@ pub(crate) fn add(volume: &mut Volume<'_>, kinds: &[Kind], now: Timestamp) -> Re
         let file = NewFile {
             nr,
             blocks: low32(u64_of(content.len().div_ceil(size.len()))),
-            goal: GroupNr::new(0),
+            goal: BlockNr::new(0),
             now,
         };
         let (mut inode, runs) = file.make(volume)?;

@@ -1,22 +1,22 @@
-//! Writes every checksum of a volume anew, for a superblock that has other checksums, or whose checksums
-//! start elsewhere.
+//! Goes over everything in a volume for a superblock that wants it in another form: with other checksums, or
+//! such that start elsewhere; directories and maps of another kind ([`Forms`], [`block_maps`]).
 //!
 //! What carries one: group descriptors, both bitmaps of a group (in its descriptor), inodes, nodes of extent
 //! trees, blocks of directories, attribute blocks, the orphan file, the block of multiple mount protection.
-//! Where checksums are new, blocks of directories get room for theirs.
+//! Where checksums are new, directories get room for theirs.
 //!
 //! Hazards: unused inodes carry a checksum as well, but what they lead to is no longer theirs. Hashes of
 //! attribute values in inodes of their own start from the same seed as checksums; the caller refuses volumes
 //! with such values if the seed changes.
 
-use crate::error::{Error, Result};
+use crate::block_maps;
+use crate::directories::Forms;
+use crate::error::Result;
 use crate::hidden;
 use crate::tree::FileMap;
 use crate::volume::Volume;
-use hectare_ext4::dir::{Format, convert_block, set_checksum};
-use hectare_ext4::error::Place;
 use hectare_ext4::extent;
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::orphan::OrphanBlockMut;
@@ -41,7 +41,7 @@ pub(crate) fn reseal(
     if old.features().group_checksums() && !new.features().group_checksums() {
         initialise_all(volume)?;
     }
-    let mut walk = Walk { old: &old, new: &new, seen: BTreeSet::new() };
+    let mut walk = Walk { old: &old, new: &new, forms: Forms::new(&old, &new)?, seen: BTreeSet::new() };
     volume.each_inode(&mut |volume, nr, slot, in_use| walk.inode(volume, nr, slot, in_use))?;
     volume.set_superblock(new.clone());
     for group in volume.all_groups() {
@@ -90,13 +90,14 @@ fn reseal_group(volume: &mut Volume<'_>, group: GroupNr, old: &SuperBlock) -> Re
 struct Walk<'a> {
     old: &'a SuperBlock,
     new: &'a SuperBlock,
+    forms: Forms<'a>,
     /// Attribute blocks that were met; several inodes may share one.
     seen: BTreeSet<BlockNr>,
 }
 
 impl Walk<'_> {
-    fn inode(&mut self, volume: &Volume<'_>, nr: InodeNr, slot: &mut [u8], in_use: bool) -> Result<()> {
-        let inode = match Inode::parse_unsealed(slot, nr, self.old) {
+    fn inode(&mut self, volume: &mut Volume<'_>, nr: InodeNr, slot: &mut [u8], in_use: bool) -> Result<()> {
+        let mut inode = match Inode::parse_unsealed(slot, nr, self.old) {
             Ok(inode) => inode,
             Err(_) if !in_use => {
                 slot.fill(0);
@@ -104,11 +105,22 @@ impl Walk<'_> {
             }
             Err(corrupt) => return Err(corrupt.into()),
         };
-        inode.render(slot, nr, self.new);
-        if !in_use || (inode.links == 0 && nr >= self.old.first_inode()) {
-            return Ok(());
+        if in_use && (inode.links > 0 || nr < self.old.first_inode()) {
+            self.content(volume, nr, &mut inode)?;
         }
-        let map = FileMap::of(volume, nr, &inode)?;
+        inode.render(slot, nr, self.new);
+        Ok(())
+    }
+
+    /// Adapts what an inode leads to, and the inode to that.
+    fn content(&mut self, volume: &mut Volume<'_>, nr: InodeNr, inode: &mut Inode) -> Result<()> {
+        let mut map = FileMap::of(volume, nr, inode)?;
+        if inode.flags.contains(InodeFlags::EXTENTS)
+            && !self.new.features().incompat.contains(Incompat::EXTENTS)
+        {
+            block_maps::convert(volume, nr, inode, &map)?;
+            map = FileMap::of(volume, nr, inode)?;
+        }
         if let Some(seed) = inode.seed(nr, self.new).filter(|_| inode.flags.contains(InodeFlags::EXTENTS)) {
             for node in &map.nodes {
                 let mut bytes = volume.read(*node)?;
@@ -120,54 +132,33 @@ impl Walk<'_> {
             self.attributes(volume, block)?;
         }
         if inode.kind() == Some(Kind::Directory) {
-            self.directory(volume, nr, &inode, &map)?;
+            self.forms.convert(volume, nr, inode, &map)?;
         }
-        if self.old.orphan_file_inode() == Some(nr)
-            && let Some(seed) = inode.seed(nr, self.new)
-        {
-            for (_, block) in map.blocks() {
-                let mut bytes = volume.read(block)?;
-                OrphanBlockMut::new(&mut bytes, block).seal(seed);
-                volume.write(block, &bytes)?;
-            }
+        if self.old.orphan_file_inode() == Some(nr) {
+            self.orphans(volume, nr, inode, &map)?;
         }
         Ok(())
     }
 
-    fn attributes(&mut self, volume: &Volume<'_>, block: BlockNr) -> Result<()> {
+    /// The blocks of the orphan file. Without checksums theirs must be 0.
+    fn orphans(&self, volume: &Volume<'_>, nr: InodeNr, inode: &Inode, map: &FileMap) -> Result<()> {
+        let is_empty = !self.old.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);
+        for (_, block) in map.blocks() {
+            let mut bytes = volume.read(block)?;
+            let mut orphans = OrphanBlockMut::new(&mut bytes, block);
+            if is_empty {
+                orphans.format();
+            }
+            inode.seed(nr, self.new).into_iter().for_each(|seed| orphans.seal(seed));
+            volume.write(block, &bytes)?;
+        }
+        Ok(())
+    }
+
+    fn attributes(&mut self, volume: &mut Volume<'_>, block: BlockNr) -> Result<()> {
         let Some(seed) = self.new.seed().filter(|_| self.seen.insert(block)) else { return Ok(()) };
         let mut bytes = volume.read(block)?;
         xattr::seal(&mut bytes, seed, block);
         volume.write(block, &bytes)
-    }
-
-    fn directory(&self, volume: &Volume<'_>, nr: InodeNr, inode: &Inode, map: &FileMap) -> Result<()> {
-        let (mut from, mut to) = (Format::of(self.old)?, Format::of(self.new)?);
-        let is_encrypted = inode.flags.contains(InodeFlags::ENCRYPT);
-        if is_encrypted && inode.flags.contains(InodeFlags::CASEFOLD) && from.checksums != to.checksums {
-            let reason = format!(
-                "inode {nr} is an encrypted directory without regard to case: checksums of \
-                                  such can't be turned on or off"
-            );
-            return Err(Error::refused(reason));
-        }
-        from.opaque_names = is_encrypted;
-        to.opaque_names = is_encrypted;
-        let indexed = inode.flags.contains(InodeFlags::INDEX);
-        let seed = inode.seed(nr, self.new);
-        for (logical, block) in map.blocks() {
-            let place = Place::FileBlock(nr, logical);
-            let mut bytes = volume.read(block)?;
-            if from.checksums != to.checksums
-                && !convert_block(&mut bytes, (&from, &to), logical, indexed, place)?
-            {
-                let reason =
-                    format!("{place} has no room for a checksum: run e2fsck -fD on the volume first");
-                return Err(Error::refused(reason));
-            }
-            set_checksum(&mut bytes, &to, seed, logical, indexed, place)?;
-            volume.write(block, &bytes)?;
-        }
-        Ok(())
     }
 }

@@ -1,18 +1,24 @@
-//! The whole change: what is refused, the change itself on a copy, the check, the writing.
+//! The whole change: what is refused, a trial in memory and its check, the change itself.
+//!
+//! A change is a few rounds ([`crate::rounds`]). The trial makes them all on one copy in memory, which is
+//! checked; then each is made anew, and written before the next begins.
 
 use crate::change::Changes;
+use crate::commit::{Difference, Order};
 use crate::error::{Error, Result};
-use crate::volume::Volume;
-use crate::{commit, features, fields, hidden};
+use crate::rounds::{Round, plan};
+use crate::volume::{Overlay, Volume};
+use crate::{external, features, hidden};
 use hectare_check::{Options, check};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::error::Corrupt;
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::{Features, Incompat, RoCompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_units::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a change has done.
 #[derive(Clone, Debug)]
@@ -21,6 +27,9 @@ pub struct Outcome {
     pub before: SuperBlock,
     /// The superblock as it is.
     pub after: SuperBlock,
+    /// Whether blocks in use were written in place: there was no room for a journal, and a power cut would
+    /// have left errors.
+    pub in_place: bool,
 }
 
 /// Makes changes to the volume on a device, which nobody else uses.
@@ -31,27 +40,84 @@ pub struct Outcome {
 pub fn tune(device: &Arc<dyn Device>, changes: &Changes) -> Result<Outcome> {
     let before = superblock(&**device)?;
     refuse_state(&before)?;
-    let overlay = OverlayDevice::new(Arc::clone(device));
-    let mut volume = Volume::new(&overlay, before.clone());
+    let reading = OverlayDevice::new(Arc::clone(device));
+    let mut volume = Volume::new(&reading, before.clone());
     hidden::refuse_in_use(&volume, changes.clear_mmp)?;
-    fields::apply(&mut volume, changes)?;
-    let structural = features::apply(&mut volume, changes)?;
-    volume.edit(|_| ())?;
-    if structural {
+    let goal = features::goal(&mut volume, changes)?;
+    let mut run = Run { device, changes, goal, is_structural: false, log_blocks: None };
+    let mut rounds = plan(&reading, changes, &run.goal, None)?;
+    if rounds.contains(&Round::Attach) || rounds.contains(&Round::Detach) {
+        external::admit(&before, changes, rounds.contains(&Round::Detach))?;
+    }
+    let mut trial = run.attempt(&rounds)?;
+    if let Some(blocks) = run.log_blocks {
+        // Without room for another journal it is done without.
+        let logged = plan(&reading, changes, &run.goal, Some(blocks));
+        if let Ok(logged) = logged
+            && let Ok(better) = run.attempt(&logged)
+        {
+            (rounds, trial) = (logged, better);
+        }
+    }
+    if run.is_structural {
         refuse_unsound(&**device, &before)?;
+        judge(&*trial)?;
     }
-    let mut after = volume.finish()?;
-    if structural {
-        judge(&overlay)?;
-    }
-    after.set_write_time(changes.now);
-    let bytes = after.render(hectare_units::GroupNr::new(0));
-    overlay.write_at(SUPERBLOCK_OFFSET, &bytes)?;
-    commit::write(&overlay, &before, structural)?;
-    Ok(Outcome { before, after })
+    drop(trial);
+    let in_place = run.write(&rounds)?;
+    Ok(Outcome { before, after: superblock(&**device)?, in_place })
 }
 
-fn superblock(device: &dyn Device) -> Result<SuperBlock> {
+/// A change under way.
+struct Run<'a> {
+    device: &'a Arc<dyn Device>,
+    changes: &'a Changes,
+    goal: Features,
+    /// Whether more than superblocks change.
+    is_structural: bool,
+    /// Blocks in use that the main round changes and no journal takes.
+    log_blocks: Option<usize>,
+}
+
+impl Run<'_> {
+    /// The volume as it would be after the rounds.
+    fn attempt(&mut self, rounds: &[Round]) -> Result<Arc<dyn Device>> {
+        let trial: Arc<dyn Device> = Arc::new(OverlayDevice::new(Arc::clone(self.device)));
+        for round in rounds {
+            let before = superblock(&*trial)?;
+            let overlay: Arc<Overlay> = Arc::new(OverlayDevice::new(Arc::clone(&trial)));
+            self.is_structural |= round.perform(&overlay, self.changes, &self.goal)?;
+            let difference = Difference::of(&overlay, &before)?;
+            if round.order() == Order::Logged && !difference.is_loggable()? {
+                self.log_blocks = Some(difference.home_len());
+            }
+            difference.copy()?;
+        }
+        Ok(trial)
+    }
+
+    /// Makes the rounds, and says whether something was written without the care for crashes.
+    fn write(&self, rounds: &[Round]) -> Result<bool> {
+        let now = Duration::from_secs(self.changes.now.seconds.max(0).cast_unsigned());
+        let mut in_place = false;
+        for round in rounds {
+            let before = superblock(&**self.device)?;
+            let overlay: Arc<Overlay> = Arc::new(OverlayDevice::new(Arc::clone(self.device)));
+            round.perform(&overlay, self.changes, &self.goal)?;
+            if *round == Round::Attach {
+                external::join(&before, self.changes)?;
+            }
+            in_place |= !Difference::of(&overlay, &before)?.write(round.order(), now)?;
+            if *round == Round::Detach {
+                external::leave(&before, self.changes)?;
+            }
+        }
+        Ok(in_place)
+    }
+}
+
+/// The superblock on a device.
+pub(crate) fn superblock(device: &dyn Device) -> Result<SuperBlock> {
     if device.len() < SUPERBLOCK_OFFSET + Bytes::of(SIZE) {
         return Err(Corrupt::new("the volume", Place::Volume, "it is too short for a superblock").into());
     }

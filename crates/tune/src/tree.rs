@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;
-use hectare_ext4::extent::{ROOT_LEN, TreeGeometry, TreeRead};
+use hectare_ext4::extent::{Extent, ROOT_LEN, TreeGeometry, TreeRead};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock};
@@ -34,8 +34,8 @@ impl TreeRead for Map<'_, '_> {
 /// The blocks of a file.
 #[derive(Default)]
 pub(crate) struct FileMap {
-    /// Runs of its content: the first file block, and the blocks of the volume.
-    pub(crate) content: Vec<(LogicalBlock, Range<u64>)>,
+    /// Its content, in ascending order.
+    pub(crate) content: Vec<Extent>,
     /// Nodes of the map.
     pub(crate) nodes: Vec<BlockNr>,
 }
@@ -50,8 +50,7 @@ impl FileMap {
         let kind = MapKind::of(inode.flags);
         let map = Map { volume, root: inode.block, nr };
         kind.for_each(&map, LogicalBlock::ZERO, &mut |extent| {
-            let start = extent.physical.get();
-            found.content.push((extent.logical, start..start + u64::from(extent.len)));
+            found.content.push(extent);
             ControlFlow::Continue(())
         })?;
         kind.for_each_node(&map, &mut |node, _| {
@@ -63,15 +62,21 @@ impl FileMap {
 
     /// Every block with its place in the file.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (LogicalBlock, BlockNr)> + '_ {
-        self.content.iter().flat_map(|(logical, run)| {
-            let logical = logical.get();
-            (logical..).map(LogicalBlock::new).zip(run.clone().map(BlockNr::new))
+        self.content.iter().flat_map(|extent| {
+            let blocks = run(extent).map(BlockNr::new);
+            (extent.logical.get()..).map(LogicalBlock::new).zip(blocks)
         })
     }
 
     /// All of it, as runs.
     pub(crate) fn runs(&self) -> Vec<Range<u64>> {
         let nodes = self.nodes.iter().map(|node| node.get()..node.get() + 1);
-        self.content.iter().map(|(_, run)| run.clone()).chain(nodes).collect()
+        self.content.iter().map(run).chain(nodes).collect()
     }
+}
+
+/// The blocks of an extent.
+fn run(extent: &Extent) -> Range<u64> {
+    let start = extent.physical.get();
+    start..start + u64::from(extent.len)
 }

@@ -11,9 +11,10 @@ use crate::error::{Error, Result};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
-use hectare_ext4::inode::Inode;
+use hectare_ext4::inode::{Inode, Kind};
 use hectare_ext4::raw;
 use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::time::Timestamp;
 use hectare_mkfs::set_bits;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, usize_of};
 use std::ops::Range;
@@ -111,6 +112,25 @@ impl<'a> Volume<'a> {
         self.groups()?.get_mut(nr.index()).ok_or_else(missing)
     }
 
+    /// The first group of which a bitmap or the inode table lies elsewhere.
+    pub(crate) fn scattered_group(&mut self) -> Result<Option<GroupNr>> {
+        let geometry = self.geometry().clone();
+        let table = u64::from(geometry.itable_blocks());
+        for (group, desc) in (0..).map(GroupNr::new).zip(self.groups()?.iter()) {
+            let within = |at: BlockNr, len: u64| {
+                let last = BlockNr::new(at.get() + len - 1);
+                [at, last].iter().all(|nr| geometry.group_of(*nr) == Some(group))
+            };
+            if !(within(desc.block_bitmap, 1)
+                && within(desc.inode_bitmap, 1)
+                && within(desc.inode_table, table))
+            {
+                return Ok(Some(group));
+            }
+        }
+        Ok(None)
+    }
+
     /// The numbers of all groups.
     pub(crate) fn all_groups(&self) -> impl Iterator<Item = GroupNr> + use<> {
         (0..self.geometry().groups()).map(GroupNr::new)
@@ -180,21 +200,24 @@ impl<'a> Volume<'a> {
         Ok(self.groups()?.iter().map(|desc| u64::from(desc.free_clusters)).sum::<u64>() << shift)
     }
 
-    /// Takes free blocks, first fit from a group on: runs that begin with a cluster each; the last may end
+    /// Takes free blocks, first fit from a block on: runs that begin with a cluster each; the last may end
     /// inside one.
-    pub(crate) fn take(&mut self, blocks: u64, goal: GroupNr) -> Result<Vec<Range<u64>>> {
+    pub(crate) fn take(&mut self, blocks: u64, goal: BlockNr) -> Result<Vec<Range<u64>>> {
         let free = self.free_blocks()?;
         if free < blocks {
             return Err(Error::refused(format!("{blocks} blocks are needed, and {free} are free")));
         }
         let (mut runs, mut left) = (Vec::new(), blocks);
         let groups = self.geometry().groups();
-        for nr in (goal.get()..groups).chain(0..goal.get().min(groups)).map(GroupNr::new) {
+        let (start, ahead) = self.bit(goal);
+        let parts = (start + 1..groups).chain(0..start).map(|nr| (nr, 0..u32::MAX));
+        for (nr, bits) in [(start, ahead..u32::MAX)].into_iter().chain(parts).chain([(start, 0..ahead)]) {
             if left == 0 {
                 break;
             }
+            let nr = GroupNr::new(nr);
             if self.group(nr)?.free_clusters > 0 {
-                self.take_in(nr, &mut left, &mut runs)?;
+                self.take_in(nr, bits, &mut left, &mut runs)?;
             }
         }
         if left > 0 {
@@ -203,12 +226,26 @@ impl<'a> Volume<'a> {
         Ok(runs)
     }
 
-    fn take_in(&mut self, nr: GroupNr, left: &mut u64, runs: &mut Vec<Range<u64>>) -> Result<()> {
+    /// The group and the bit there of a block's cluster; of a block in no group, the first.
+    fn bit(&self, nr: BlockNr) -> (u32, u32) {
+        let geometry = self.geometry();
+        let Some(group) = geometry.group_of(nr) else { return (0, 0) };
+        let within = nr.get() - geometry.first_block(group).get();
+        (group.get(), low32(within >> geometry.cluster_ratio_shift))
+    }
+
+    fn take_in(
+        &mut self,
+        nr: GroupNr,
+        bits: Range<u32>,
+        left: &mut u64,
+        runs: &mut Vec<Range<u64>>,
+    ) -> Result<()> {
         let mut bitmap = self.block_bitmap(nr)?;
         let geometry = self.geometry();
         let (first, ratio) = (geometry.first_block(nr).get(), u64::from(geometry.cluster_blocks()));
         let end = first + u64::from(geometry.blocks_in(nr));
-        for cluster in 0..geometry.clusters_in(nr) {
+        for cluster in bits.start..bits.end.min(geometry.clusters_in(nr)) {
             if *left == 0 {
                 break;
             }
@@ -225,6 +262,47 @@ impl<'a> Volume<'a> {
             }
         }
         self.set_block_bitmap(nr, &bitmap)
+    }
+
+    /// The first run of free clusters in a group that has room for so many blocks, as a bit of its bitmap.
+    pub(crate) fn find_run(&mut self, nr: GroupNr, blocks: u32) -> Result<Option<u32>> {
+        let ratio = self.geometry().cluster_blocks();
+        let need = blocks.div_ceil(ratio);
+        if self.group(nr)?.free_clusters < need {
+            return Ok(None);
+        }
+        let bitmap = self.block_bitmap(nr)?;
+        // The last cluster may be cut short by the end of the volume.
+        let whole = self.geometry().blocks_in(nr) / ratio;
+        let mut start = 0;
+        for cluster in 0..whole {
+            if is_set(&bitmap, cluster) {
+                start = cluster + 1;
+            } else if cluster + 1 - start == need {
+                return Ok(Some(start));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the first run of free clusters in a group that has room for so many blocks.
+    pub(crate) fn take_run(&mut self, nr: GroupNr, blocks: u32) -> Result<Option<BlockNr>> {
+        let Some(start) = self.find_run(nr, blocks)? else { return Ok(None) };
+        let mut bitmap = self.block_bitmap(nr)?;
+        let (geometry, ratio) = (self.geometry(), self.geometry().cluster_blocks());
+        let at = geometry.first_block(nr).get() + u64::from(start) * u64::from(ratio);
+        set_bits(&mut bitmap, start, blocks.div_ceil(ratio));
+        self.set_block_bitmap(nr, &bitmap)?;
+        Ok(Some(BlockNr::new(at)))
+    }
+
+    /// Changes the count of clusters that no file can have, where it is known.
+    pub(crate) fn shift_overhead(&mut self, change: impl FnOnce(u64) -> u64) -> Result<()> {
+        let known = u64::from(self.sb.raw().s_overhead_clusters.get());
+        if known == 0 {
+            return Ok(());
+        }
+        self.edit(|raw| raw.s_overhead_clusters = u32::try_from(change(known)).unwrap_or(0).into())
     }
 
     /// Gives blocks back, with the whole clusters that they lie in.
@@ -263,6 +341,23 @@ impl<'a> Volume<'a> {
         let place = self.slot_place(nr)?;
         self.device.read_at(place, &mut slot)?;
         Ok(Inode::parse(&slot, nr, &self.sb)?)
+    }
+
+    /// The first slots of a group's table.
+    pub(crate) fn slots(&mut self, group: GroupNr, count: u32) -> Result<Vec<u8>> {
+        let table = self.group(group)?.inode_table;
+        let geometry = self.geometry();
+        let mut slots = vec![0; usize_of(geometry.inode_size) * usize_of(count)];
+        self.device.read_at(table.offset(geometry.block_size), &mut slots)?;
+        Ok(slots)
+    }
+
+    /// What kind of thing an inode is, from its mode alone.
+    pub(crate) fn kind(&mut self, nr: InodeNr) -> Result<Option<Kind>> {
+        let mut mode = [0; 2];
+        let place = self.slot_place(nr)?;
+        self.device.read_at(place, &mut mode)?;
+        Ok(Kind::of_mode(u16::from_le_bytes(mode)))
     }
 
     pub(crate) fn set_inode(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
@@ -352,44 +447,37 @@ impl<'a> Volume<'a> {
         Ok(self.device.zero(start + bytes(used), bytes(all - used))?)
     }
 
-    /// Writes descriptors and superblocks, all copies.
-    pub(crate) fn finish(mut self) -> Result<SuperBlock> {
+    /// Writes descriptors and superblocks, all copies; `now` is the time of the change.
+    pub(crate) fn finish(mut self, now: Timestamp) -> Result<SuperBlock> {
         if !self.groups.is_empty() {
             let inodes = self.groups.iter().map(|desc| desc.free_inodes).sum();
             let blocks = Blocks::new(self.free_blocks()?);
             self.sb.set_free(blocks, inodes);
             self.write_groups()?;
         }
-        let geometry = self.geometry();
-        self.device.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?;
+        let geometry = self.geometry().clone();
+        // Backups say nothing of the last write: they are written for what they are needed for.
         for nr in self.all_groups().skip(1).filter(|nr| geometry.has_super(*nr)) {
             let place = geometry.super_block(nr).offset(geometry.block_size);
             self.device.write_at(place, &self.sb.render(nr))?;
         }
+        self.sb.set_write_time(now);
+        self.device.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?;
         Ok(self.sb)
     }
 
     fn write_groups(&self) -> Result<()> {
         let geometry = self.geometry();
         let (per, len) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
-        let holders: Vec<GroupNr> = self.all_groups().skip(1).filter(|nr| geometry.has_super(*nr)).collect();
         for index in 0..geometry.desc_blocks() {
-            let place = geometry.desc_block(index);
-            let mut block = self.read(place)?;
+            let mut block = self.read(geometry.desc_block(index))?;
             let first = index * per;
             let descs = self.groups.iter().skip(usize_of(first));
             for ((nr, desc), slot) in (first..).zip(descs).zip(block.chunks_exact_mut(len)) {
                 desc.render(slot, GroupNr::new(nr), &self.sb);
             }
-            self.write(place, &block)?;
-            for copy in geometry.desc_block_backups(index) {
+            for copy in geometry.desc_block_copies(index) {
                 self.write(copy, &block)?;
-            }
-            if index < geometry.old_desc_blocks() {
-                for holder in &holders {
-                    let copy = geometry.super_block(*holder).get() + 1 + u64::from(index);
-                    self.write(BlockNr::new(copy), &block)?;
-                }
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! which `-t xfs` hands over as mkfs(8) does.
 
 mod image_arguments;
-mod journal_device;
+pub(super) mod journal_device;
 mod target;
 pub(crate) mod xfs;
 

@@ -3,7 +3,7 @@
 mod values;
 
 use crate::dumpe2fs::fields;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device, refuse_other};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
@@ -21,12 +21,13 @@ use std::path::PathBuf;
 
 /// Change a volume's settings: label, UUID, features, journal
 ///
-/// Takes tune2fs's options. Everything is done on a copy in memory; where more than the superblock changes,
-/// the volume is checked before and after, and nothing is written unless it is sound. The volume must not be
-/// mounted or open, and must have been closed cleanly. Features that can be turned on and off: has_journal,
-/// dir_index, fast_commit, orphan_file, mmp, metadata_csum, metadata_csum_seed, uninit_bg, casefold, quota,
-/// project, large_file, huge_file, dir_nlink, extra_isize, read-only; on only: extent, flex_bg, large_dir,
-/// ea_inode, encrypt, verity, stable_inodes.
+/// Takes tune2fs's options. Everything is tried on a copy in memory; where more than the superblock changes,
+/// the volume is checked before and after, and nothing is written unless it is sound. A power cut leaves the
+/// old or the new volume, or one that e2fsck -p finishes. The volume must not be mounted or open, and must
+/// have been closed cleanly. Features that can be turned on and off: has_journal, dir_index, fast_commit,
+/// orphan_file, mmp, metadata_csum, metadata_csum_seed, uninit_bg, casefold, quota, project, large_file,
+/// huge_file, dir_nlink, extra_isize, read-only, 64bit, filetype, extent, flex_bg, sparse_super,
+/// sparse_super2, resize_inode; on only: large_dir, ea_inode, encrypt, verity, stable_inodes.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 #[command(
@@ -76,6 +77,9 @@ pub(crate) struct Arguments {
     /// Default mount options, with ^ to clear one: acl, user_xattr, journal_data, discard...
     #[arg(short = 'o', long, value_name = "LIST", value_parser = values::mount_defaults)]
     mount_defaults: Option<values::MountEdits>,
+    /// Bytes of an inode, more than now
+    #[arg(short = 'I', long, value_name = "BYTES")]
+    inode_size: Option<u32>,
     /// Features to turn on, with ^ to turn one off
     #[arg(short = 'O', long, value_name = "LIST")]
     features: Option<String>,
@@ -85,14 +89,16 @@ pub(crate) struct Arguments {
     /// Add a journal
     #[arg(short = 'j', long)]
     journal: bool,
-    /// The journal to add: size=MIB, fast_commit_size=KIB
+    /// The journal to add: size=MIB, location=BLOCK, fast_commit_size=KIB, or device=PATH, which is also how
+    /// the one is named that ^has_journal leaves. A journal inside is replaced
     #[arg(short = 'J', long, value_name = "LIST")]
     journal_options: Option<String>,
     /// stride=, stripe_width=, hash_alg=, mount_opts=, mmp_update_interval=, clear_mmp, force_fsck,
     /// [^]test_fs
     #[arg(short = 'E', long, value_name = "LIST")]
     extended: Option<String>,
-    /// With -E clear_mmp: the volume is not in use, whatever it says
+    /// With -E clear_mmp: the volume is not in use, whatever it says. With -J device: the journal is free,
+    /// whatever it says. With ^has_journal: leave a journal elsewhere without looking for it
     #[arg(short = 'f', long)]
     force: bool,
     /// Print the superblock as it is then
@@ -111,6 +117,7 @@ pub(crate) struct Arguments {
 struct Json {
     image: JsonName,
     changes: Vec<JsonChange>,
+    in_place: bool,
 }
 
 #[derive(Serialize)]
@@ -129,9 +136,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let changed = changed(&outcome.before, &outcome.after);
     if arguments.json {
         let image = JsonName(arguments.image.as_os_str().as_bytes().to_vec());
-        return Output::new().json(&Json { image, changes: changed });
+        return Output::new().json(&Json { image, changes: changed, in_place: outcome.in_place });
     }
     let mut out = Output::new();
+    if outcome.in_place {
+        tell(format_args!(
+            "{name}: note: no journal could hold the changes, so a power cut would have needed e2fsck -fy"
+        ));
+    }
     if arguments.list {
         for (name, value) in fields(outcome.after.raw()) {
             writeln!(out, "{:<25} {value}", format!("{name}:"))?;
@@ -210,6 +222,8 @@ impl Arguments {
                 .transpose()
                 .map_err(usage)?
                 .unwrap_or_default(),
+            inode_size: self.inode_size,
+            force: self.force,
             now,
             ..Changes::default()
         };
@@ -217,11 +231,7 @@ impl Arguments {
             let journal = hectare_ext4::feature::Compat::HAS_JOURNAL;
             changes.features.push(FeatureEdit::On(hectare_ext4::feature::Feature::Compat(journal)));
         }
-        self.journal_options
-            .as_deref()
-            .map(|list| values::journal(list, &mut changes))
-            .transpose()
-            .map_err(usage)?;
+        self.journal_options.as_deref().map(|list| values::journal(list, &mut changes)).transpose()?;
         self.extended
             .as_deref()
             .map(|list| values::extended(list, &mut changes))

@@ -7,14 +7,14 @@ use hectare_oracle::{
     KernelMount, Skip, What, assert_clean, assert_same, dumpe2fs_superblock, e2fsck, mke2fs, skip, skip_part,
     walk,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const UUID: &str = "01234567-89ab-4cde-8f01-23456789abcd";
 
 /// Fields that say when something was written or by whom, or that follow from where blocks happen to lie.
-const OWN: [&str; 15] = [
+const OWN: [&str; 17] = [
     "Last write time",
     "Lifetime writes",
     "Checksum",
@@ -30,6 +30,9 @@ const OWN: [&str; 15] = [
     "mmp_magic",
     "mmp_check_interval",
     "Directory Hash Seed",
+    // Ours goes through the journal.
+    "Journal features",
+    "Journal sequence",
 ];
 
 /// A volume that the kernel filled with what has checksums: extent trees, indexed directories, attribute
@@ -64,8 +67,8 @@ fn superblock(image: &Path) -> BTreeMap<String, String> {
     fields
 }
 
-/// Fails unless e2fsck finds `changed` sound and asks of it only what it asks of `base`, too: depending on when
-/// it wrote the data back, the kernel leaves an extent tree that could be narrower.
+/// Fails unless e2fsck finds `changed` sound and asks of it only what it asks of `base`, too: depending on
+/// when it wrote the data back, the kernel leaves an extent tree that could be narrower.
 #[track_caller]
 fn assert_asks_no_more(changed: &Path, base: &Path) {
     let (before, after) = (e2fsck(base).unwrap(), e2fsck(changed).unwrap());
@@ -86,7 +89,7 @@ fn same_as_tune2fs(base: &Path, args: &[&str], differing: &[&str]) {
         expected.remove(*field);
         found.remove(*field);
     }
-    let all: std::collections::BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
+    let all: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
     let differ: Vec<_> = all
         .into_iter()
         .filter(|name| found.get(*name) != expected.get(*name))
@@ -185,6 +188,83 @@ compare! { quota_off, ["-t", "ext4", "-O", "quota,project"],
 
 compare! { orphan_file, ["-t", "ext4"], ["-O", "orphan_file"]; }
 compare! { orphan_file_off, ["-t", "ext4", "-O", "orphan_file"], ["-O", "^orphan_file"]; }
+// tune2fs leaves the fields of larger inodes unset.
+compare! { larger_inodes, ["-t", "ext3", "-b", "4096", "-I", "128"],
+["-I", "256"], but ["Required extra isize", "Desired extra isize", "Free blocks", "Overhead clusters"]; }
+
+/// What tune2fs refuses, or leaves to resize2fs and e2fsck: the features are those that were asked for, and
+/// nothing else has changed.
+fn features_become(base: &Path, args: &[&str], gone: &[&str], come: &[&str]) {
+    let ours = copy(base, "tune-forms");
+    let words: Vec<&str> = ["tune"].iter().chain(args).copied().chain([ours.to_str().unwrap()]).collect();
+    hectare(&words).ok();
+    let features = |image: &Path| -> BTreeSet<String> {
+        let features = superblock(image)["Filesystem features"].clone();
+        features.split_whitespace().map(str::to_owned).collect()
+    };
+    let mut expected = features(base);
+    expected.retain(|feature| !gone.contains(&feature.as_str()));
+    expected.extend(come.iter().map(ToString::to_string));
+    assert_eq!(features(&ours), expected, "{args:?}");
+    assert_asks_no_more(&ours, base);
+    let mounts = [base, &ours].map(|image| {
+        let mount = KernelMount::read_only(image, "").unwrap();
+        walk(mount.path())
+    });
+    assert_same(&mounts[1], &mounts[0], What::all());
+    fs::remove_file(ours).unwrap();
+}
+
+#[test]
+fn forms_that_tune2fs_leaves_to_others() {
+    let base = match filled("tune-forms-base", &["-t", "ext4"]) {
+        Ok(base) => base,
+        Err(reason) => skip!("tune::forms_that_tune2fs_leaves_to_others", reason),
+    };
+    features_become(&base, &["-O", "^64bit"], &["64bit"], &[]);
+    features_become(&base, &["-O", "^64bit,^extent"], &["64bit", "extent"], &[]);
+    features_become(&base, &["-O", "^filetype,^dir_index"], &["filetype", "dir_index"], &[]);
+    features_become(&base, &["-O", "^sparse_super"], &["sparse_super"], &[]);
+    features_become(&base, &["-O", "sparse_super2"], &[], &["sparse_super2"]);
+    features_become(&base, &["-O", "^resize_inode", "-I", "512"], &["resize_inode"], &[]);
+    features_become(&base, &["-J", "size=8,location=3000"], &[], &[]);
+    fs::remove_file(base).unwrap();
+}
+
+/// A journal elsewhere is joined and left, by both sides.
+#[test]
+fn a_journal_on_another_device() {
+    let base = match filled("tune-outside", &["-t", "ext4", "-b", "4096"]) {
+        Ok(base) => base,
+        Err(reason) => skip!("tune::a_journal_on_another_device", reason),
+    };
+    let journal = hectare_oracle::scratch::fresh("tune-journal");
+    mke2fs(&["-O", "journal_dev", "-b", "4096"], &journal, "16M").unwrap();
+    let (image, device) = (base.to_str().unwrap(), format!("device={}", journal.display()));
+    let is_used = || superblock(&journal).contains_key("Journal users");
+    hectare(&["tune", "-J", &device, image]).ok();
+    assert!(is_used());
+    let joined = superblock(&base);
+    assert_eq!(joined["Journal UUID"], superblock(&journal)["Filesystem UUID"]);
+    assert!(!joined.contains_key("Journal inode"), "{joined:?}");
+    let name = journal.to_str().unwrap();
+    let checked = run(need("e2fsck").unwrap().args(["-fn", "-j", name, image]));
+    assert!(checked.succeeded(), "{}", checked.report());
+    // Another volume can't have it, and it is not left unnamed.
+    let other = hectare_oracle::scratch::fresh("tune-other");
+    mke2fs(&["-t", "ext4", "-b", "4096"], &other, "16M").unwrap();
+    assert!(
+        hectare(&["tune", "-J", &device, other.to_str().unwrap()]).refused().contains("uses that journal")
+    );
+    assert!(hectare(&["tune", "-O", "^has_journal", image]).refused().contains("-J device=PATH"));
+    hectare(&["tune", "-O", "^has_journal", "-J", &device, image]).ok();
+    assert!(!is_used());
+    assert_clean(&base).unwrap();
+    for path in [base, journal, other] {
+        fs::remove_file(path).unwrap();
+    }
+}
+
 compare! { mount_protection, ["-t", "ext4"], ["-O", "mmp"]; }
 compare! { mount_protection_off, ["-t", "ext4", "-O", "mmp"],
 ["-O", "^mmp"]; ["-E", "mmp_update_interval=7"]; }
@@ -199,12 +279,17 @@ fn what_is_refused_changes_nothing() {
     let path = image.to_str().unwrap();
     let before = fs::read(&image).unwrap();
     for (args, words) in [
-        (&["-O", "^64bit"][..], "resize2fs -s"),
-        (&["-O", "^filetype"], "e2fsck -fy"),
+        (&["-O", "^flex_bg"][..], "does not lie in that group"),
         (&["-O", "bigalloc"], "hectare mkfs"),
-        (&["-O", "^dir_index"], "directory with an index"),
+        (&["-O", "^extent"], "64bit needs extent"),
         (&["-O", "^has_journal,orphan_file"], "orphan_file needs a journal"),
-        (&["-J", "size=4"], "it has a journal"),
+        (&["-J", "size=0"], "a journal has 1024"),
+        (&["-J", "size=60"], "free space"),
+        (&["-J", "location=99999"], "not on the volume"),
+        (&["-J", "device=/nonexistent"], "/nonexistent"),
+        (&["-I", "128"], "can't become smaller"),
+        (&["-I", "384"], "power of two"),
+        (&["-I", "8192"], "at most the 1024 bytes"),
         (&["-L", "a label that is too long"], "room for 16"),
         (&["-r", "60000"], "more than half"),
     ] {
@@ -216,7 +301,7 @@ fn what_is_refused_changes_nothing() {
     // In use, and not closed.
     let mount = KernelMount::new(&image, "").unwrap();
     let ran = hectare(&["tune", "-L", "x", path]);
-    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.refused().contains("tune-refused") && ran.err.contains("unmount it"), "{}", ran.err);
     let open = copy(&image, "tune-open");
     mount.unmount();
     let ran = hectare(&["tune", "-L", "x", open.to_str().unwrap()]);

@@ -3,16 +3,20 @@
 //!
 //! A leaf keeps its checksum in an unused record at its end; its other records move together to make room.
 //! The tables of an index lose an entry to it. The tail of a leaf may
-//! stay where no checksums are used: it is an unused record.
+//! stay where no checksums are used: it is an unused record. And makes an indexed directory a list
+//! ([`unindex`]), for turning `dir_index` off.
 //!
 //! What this is not: it computes no checksum ([`set_checksum`](super::set_checksum) does).
 
 use super::Format;
 use super::index::{ENTRY_LEN, NODE_BASE, Shape, root_base};
-use super::leaf::{Packer, has_tail};
+use super::leaf::{self, Packer, has_tail};
 use super::record::{self, Records, get16, put16};
 use crate::{Corrupt, Place};
-use hectare_units::{LogicalBlock, low16, u64_of};
+use hectare_units::{InodeNr, LogicalBlock, low16, u64_of};
+
+/// Where the record of `..` says its inode, in the first block.
+const PARENT_AT: usize = 12;
 
 /// Brings block `logical` of a directory from the form `from` to the form `to`, which differ in
 /// [`checksums`](Format::checksums) only; `indexed` is the inode's index flag. False, with nothing changed,
@@ -45,6 +49,30 @@ pub fn convert_block(
     block[base + count * ENTRY_LEN..].fill(0);
     put16(block, base, low16(u64_of(limit)));
     Ok(true)
+}
+
+/// Makes block `logical` of an indexed directory `own` one of a list: the root becomes a block of `.` and
+/// `..`, a node one without entries, and a leaf stays. All in the form `format`.
+///
+/// # Errors
+/// [`Corrupt`] if the root does not say which directory is the parent.
+pub fn unindex(
+    block: &mut [u8],
+    format: &Format,
+    logical: LogicalBlock,
+    own: InodeNr,
+    place: Place,
+) -> Result<(), Corrupt> {
+    match Shape::of(block, logical, true) {
+        Shape::Root => {
+            let parent = InodeNr::from_disk(record::get32(block, PARENT_AT));
+            let parent = parent.ok_or_else(|| Corrupt::new("directory", place, "its .. leads nowhere"))?;
+            leaf::init_dots(block, format, own, parent);
+        }
+        Shape::Node => leaf::init_empty(block, format),
+        Shape::Leaf => {}
+    }
+    Ok(())
 }
 
 /// Packs the entries of a leaf, so that the tail fits behind them.
@@ -110,7 +138,7 @@ mod tests {
         let seed = Some(Seed::stored(7));
         set_checksum(&mut block, &to, seed, LogicalBlock::new(1), false, PLACE).unwrap();
         verify_block(&block, &to, seed, LogicalBlock::new(1), false, PLACE).unwrap();
-        let names = crate::dir::leaf::Leaf::parse(&block, &to, PLACE).unwrap().records().count();
+        let names = leaf::Leaf::parse(&block, &to, PLACE).unwrap().records().count();
         assert_eq!(names, 1000 / 12);
         // And back: the tail may stay.
         assert!(convert_block(&mut block, (&to, &from), LogicalBlock::new(1), false, PLACE).unwrap());

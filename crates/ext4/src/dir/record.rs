@@ -18,6 +18,8 @@ use hectare_units::{InodeNr, low8, low16, low32, u64_of, usize_of};
 
 /// The header before a record's name, in bytes.
 pub(super) const HEADER_LEN: usize = 8;
+/// Where in a record the file type is; without `filetype` the high byte of the name's length, always 0.
+pub(super) const TYPE_AT: usize = 7;
 /// The shortest record: a header and a name of one byte, rounded up.
 pub(super) const RECORD_MIN: usize = 12;
 /// The record that holds a leaf's checksum.

@@ -7,7 +7,9 @@
 
 use super::{ENTRY_HEADER, HEAD, Inline, PARENT};
 use crate::dir::{Format, leaf};
-use crate::error::Corrupt;
+use crate::error::{Corrupt, Place};
+use crate::inode::Inode;
+use crate::xattr::{Area, Name, ValueRef};
 use hectare_units::{InodeNr, low8, low16, u64_of, usize_of};
 
 /// Bytes of `.` and `..` in a block.
@@ -20,6 +22,20 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// The entries of a directory whose content lies in its inode.
+    ///
+    /// # Errors
+    /// `Corrupt` if its attributes or entries are broken.
+    pub fn of_inode(inode: &Inode, place: Place) -> Result<Self, Corrupt> {
+        let area = Area::in_inode(inode.xattr_area(), place)?;
+        let entry = area.as_ref().and_then(|area| area.find(&Name::inline_data()));
+        let data = entry.and_then(|entry| match entry.value {
+            ValueRef::Inline(bytes) => Some(bytes),
+            ValueRef::Inode { .. } => None,
+        });
+        Inline::new(&inode.block, data, inode.bytes(), place)?.rows()
+    }
+
     /// An empty directory.
     #[must_use]
     pub fn empty(parent: InodeNr) -> Self {
@@ -94,6 +110,17 @@ impl Rows {
             && let Some(inode) = InodeNr::from_disk(u32::from_le_bytes(*bytes))
         {
             *bytes = number(inode).get().to_le_bytes();
+        }
+    }
+
+    /// Gives every entry the file type, as records have it, that `file_type` says of its inode.
+    pub fn retype(&mut self, file_type: impl Fn(InodeNr) -> u8) {
+        for at in self.records().collect::<Vec<_>>() {
+            let Some(record) = self.bytes.get_mut(at..at + 8) else { continue };
+            let number = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);
+            if let Some(inode) = InodeNr::from_disk(number) {
+                record[7] = file_type(inode);
+            }
         }
     }
 

@@ -116,6 +116,12 @@ impl JournalSuperblock {
         self.raw.s_nr_users.set(1);
     }
 
+    /// Records that no volume uses an external journal.
+    pub fn clear_users(&mut self) {
+        self.raw.s_users[0] = [0; 16];
+        self.raw.s_nr_users.set(0);
+    }
+
     /// Validates the first 1024 bytes of `bytes`.
     ///
     /// # Errors

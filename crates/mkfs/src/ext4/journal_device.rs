@@ -99,6 +99,17 @@ pub fn join_journal(device: &dyn Device, size: BlockSize, volume: [u8; 16]) -> R
     Ok(device.flush()?)
 }
 
+/// Records that no volume uses an external journal with blocks of this size any more.
+///
+/// # Errors
+/// If the log can't be read or written.
+pub fn leave_journal(device: &dyn Device, size: BlockSize) -> Result<()> {
+    let mut log = log_of(device, size)?;
+    log.clear_users();
+    device.write_at(offset(log_block(size), size), &log.render())?;
+    Ok(device.flush()?)
+}
+
 fn log_of(device: &dyn Device, size: BlockSize) -> Result<JournalSuperblock> {
     let mut bytes = [0; SUPERBLOCK_LEN];
     device.read_at(offset(log_block(size), size), &mut bytes)?;

@@ -61,7 +61,7 @@ pub(super) fn find(arguments: &Arguments, options: &mut FormatOptions) -> Outcom
 }
 
 /// The device that is meant: a path, or the block device with the journal of that UUID or label.
-fn by_name(path: &Path) -> Outcome<Cow<'_, Path>> {
+pub(in crate::command) fn by_name(path: &Path) -> Outcome<Cow<'_, Path>> {
     let Some(wanted) = path.to_str().map(Wanted::parse).transpose()?.flatten() else {
         return Ok(path.into());
     };
@@ -74,7 +74,7 @@ fn by_name(path: &Path) -> Outcome<Cow<'_, Path>> {
 
 /// The number of a block device as the format stores it: the minor's low byte, the major, the rest of the
 /// minor; 0 for a file.
-fn number_of(path: &Path) -> Outcome<u32> {
+pub(in crate::command) fn number_of(path: &Path) -> Outcome<u32> {
     let metadata = std::fs::metadata(path).map_err(|error| Failure::of(path.display(), error))?;
     if !metadata.file_type().is_block_device() {
         return Ok(0);

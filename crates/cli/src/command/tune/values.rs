@@ -1,11 +1,16 @@
 //! The values of tune2fs's options.
 
+use crate::command::mkfs::journal_device::{by_name, number_of};
 use crate::failure::{Failure, Outcome};
+use crate::image_device::{Hold, file_device};
 use hectare_ext4::dir::HashVersion;
 use hectare_ext4::quota::Kind;
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::{MountDefaults, parse_uuid};
-use hectare_tune::{Changes, QuotaEdit};
+use hectare_tune::{Changes, ExternalJournal, QuotaEdit};
+use hectare_units::BlockNr;
+use std::path::Path;
+use std::sync::Arc;
 
 const DAY: u32 = 24 * 60 * 60;
 
@@ -119,17 +124,33 @@ fn number<N: std::str::FromStr>(option: &str, word: &str, value: Option<&str>) -
 }
 
 /// The journal to add.
-pub(super) fn journal(list: &str, changes: &mut Changes) -> Result<(), String> {
+pub(super) fn journal(list: &str, changes: &mut Changes) -> Outcome {
+    let number = |word: &str, value: Option<&str>| number("-J", word, value).map_err(Failure::Usage);
     for (word, _) in words(list) {
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
         match name {
-            "size" => changes.journal_mib = Some(number("-J", word, value.map(|v| v.trim_end_matches('M')))?),
-            "fast_commit_size" => changes.fast_commit_kib = Some(number("-J", word, value)?),
-            "device" | "location" => return Err(format!("-J {name} is known to tune2fs only")),
-            _ => return Err(format!("-J {word}: say size=MIB or fast_commit_size=KIB")),
+            "size" => changes.journal_mib = Some(number(word, value.map(|v| v.trim_end_matches('M')))?),
+            "fast_commit_size" => changes.fast_commit_kib = Some(number(word, value)?),
+            "location" => changes.journal_location = Some(BlockNr::new(number(word, value)?.into())),
+            "device" => {
+                let path = value.ok_or_else(|| Failure::Usage("-J device: it needs a path".to_owned()))?;
+                changes.journal_device = Some(journal_device(Path::new(path))?);
+            }
+            _ => {
+                let known = "size=MIB, location=BLOCK, fast_commit_size=KIB or device=PATH";
+                return Err(Failure::Usage(format!("-J {word}: say {known}")));
+            }
         }
     }
     Ok(())
+}
+
+/// The device of an external journal.
+fn journal_device(path: &Path) -> Outcome<ExternalJournal> {
+    let path = &*by_name(path)?;
+    let device = file_device(path, Hold::Everybody)?;
+    let number = number_of(path)?;
+    Ok(ExternalJournal { device: Arc::new(device), number })
 }
 
 /// Extended options.

@@ -1,0 +1,128 @@
+//! Single cases: defects that were found, and what drawing does not reach.
+
+use crate::support::{Base, change, changes};
+use hectare_device::{Device, FileOptions};
+use hectare_oracle::{KernelMount, Skip, assert_clean, assert_same, e2fsck, mke2fs, scratch, skip, walk};
+use hectare_units::Bytes;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A list whose blocks are full to the last byte has no room for checksums: it is built anew, with an index.
+fn full_directories() -> Result<(), Skip> {
+    for features in [
+        "^dir_index,^metadata_csum",
+        "^metadata_csum,inline_data",
+        "^dir_index,^metadata_csum,^extent,^64bit",
+    ] {
+        let image = scratch::fresh("full");
+        mke2fs(&["-t", "ext4", "-b", "1024", "-O", features], &image, "32M")?;
+        let mount = KernelMount::new(&image, "")?;
+        for (folder, len) in [("exact", 8), ("odd", 13), ("one", 252)] {
+            fs::create_dir(mount.path().join(folder)).unwrap();
+            for nr in 0..420 {
+                fs::write(mount.path().join(folder).join(format!("{nr:0len$}")), b"x").unwrap();
+            }
+        }
+        mount.unmount();
+        let before = walk(KernelMount::read_only(&image, "")?.path());
+        change(&image, &changes(&[("-O", "metadata_csum,dir_index")])).unwrap();
+        assert_clean(&image)?;
+        let mount = KernelMount::new(&image, "")?;
+        assert_same(&walk(mount.path()), &before, hectare_oracle::What::all());
+        for nr in 0..300 {
+            fs::write(mount.path().join("exact").join(format!("new-{nr}")), b"x").unwrap();
+        }
+        mount.unmount();
+        assert_clean(&image)?;
+        fs::remove_file(image).unwrap();
+    }
+    Ok(())
+}
+
+#[test]
+fn directories_without_room_for_checksums_are_built_anew() {
+    if let Err(reason) = full_directories() {
+        skip!("directories_without_room_for_checksums_are_built_anew", reason);
+    }
+}
+
+/// A volume that has grown by meta groups: behind the superblocks in those lie files.
+fn meta_groups() -> Result<(), Skip> {
+    let image = scratch::fresh("grown");
+    mke2fs(&["-t", "ext4", "-b", "1024", "-O", "^resize_inode"], &image, "24M")?;
+    let disk: Arc<dyn Device> = Arc::new(FileOptions::new().write(true).open(&image).unwrap());
+    let width = hectare_resize::Width::AsNeeded;
+    let options = hectare_resize::Options { width, check: true, now: Duration::from_secs(1_700_000_000) };
+    hectare_resize::resize(&disk, hectare_resize::Target::Bytes(Bytes::mib(420)), true, &options).unwrap();
+    drop(disk);
+    let mount = KernelMount::new(&image, "")?;
+    for nr in 0..6u8 {
+        let _ = fs::write(mount.path().join(format!("file-{nr}")), vec![nr + 1; 70 << 20]);
+    }
+    mount.unmount();
+    let before = walk(KernelMount::read_only(&image, "")?.path());
+    for options in [[("-U", "x")], [("-O", "quota")], [("-O", "^64bit")]] {
+        change(&image, &changes(&options)).unwrap();
+        assert_clean(&image)?;
+        let folder = scratch::fresh("grown-dump");
+        fs::create_dir(&folder).unwrap();
+        hectare_oracle::debugfs(&image, &[&format!("rdump / {}", folder.display())])?;
+        assert_same(&walk(&folder), &before, hectare_oracle::What::content());
+        fs::remove_dir_all(folder).unwrap();
+    }
+    fs::remove_file(image).unwrap();
+    Ok(())
+}
+
+#[test]
+fn regression_what_follows_a_superblock_in_a_meta_group_is_no_descriptor() {
+    if let Err(reason) = meta_groups() {
+        skip!("regression_what_follows_a_superblock_in_a_meta_group_is_no_descriptor", reason);
+    }
+}
+
+/// A journal of the smallest size has no room for fast commits, and the kernel refuses such a volume.
+#[test]
+fn regression_fast_commits_get_a_journal_that_holds_them() {
+    let base = Base::new("ext4", &[], 64);
+    let image = match base.make() {
+        Ok(image) => image,
+        Err(reason) => skip!("regression_fast_commits_get_a_journal_that_holds_them", reason),
+    };
+    let before = base.entries(&image).unwrap();
+    change(&image, &changes(&[("-O", "fast_commit")])).unwrap();
+    assert!(e2fsck(&image).unwrap().exit == Some(0));
+    assert_same(&base.entries(&image).unwrap(), &before, base.compared());
+    fs::remove_file(image).unwrap();
+}
+
+/// e2fsck wants no checksum in the blocks of an orphan file of a volume without checksums.
+#[test]
+fn regression_an_orphan_file_without_checksums_has_none() {
+    let image = match Base::new("orphan-file", &[], 64).make() {
+        Ok(image) => image,
+        Err(reason) => skip!("regression_an_orphan_file_without_checksums_has_none", reason),
+    };
+    change(&image, &changes(&[("-O", "^metadata_csum")])).unwrap();
+    assert_clean(&image).unwrap();
+    change(&image, &changes(&[("-O", "metadata_csum")])).unwrap();
+    assert_clean(&image).unwrap();
+    fs::remove_file(image).unwrap();
+}
+
+/// Where nothing is free in one piece, larger inodes take the place of files, which move.
+#[test]
+fn larger_inodes_take_the_place_of_files() {
+    let base = Base::new("ext2-1k-128", &["-g", "1024", "-N", "4096"], 16);
+    let image = match base.make() {
+        Ok(image) => image,
+        Err(reason) => skip!("larger_inodes_take_the_place_of_files", reason),
+    };
+    let before = base.entries(&image).unwrap();
+    change(&image, &changes(&[("-I", "256")])).unwrap();
+    change(&image, &changes(&[("-I", "512")])).unwrap();
+    assert_clean(&image).unwrap();
+    assert_same(&base.entries(&image).unwrap(), &before, base.compared());
+    fs::remove_file(image).unwrap();
+}
