@@ -91,7 +91,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         "device",
         &[
             &["scratch", "span"],
-            &["error"],
+            &["error", "extent"],
             &["device", "request"],
             &["file", "layer", "memory"],
             &["crash", "dax", "sparse"],

@@ -305,8 +305,8 @@ fn folder(dir: &Path) -> Outcome<PathBuf> {
 /// Opens the image; if that fails because it is mounted, reports where, and what to do.
 fn open(image: &Path, dir: &Path, options: &MountOptions) -> Outcome<FileDevice> {
     if is_address(image) {
-        let reason = "an export can't be mounted directly: attach it as a block device first, for instance with \
-                      nbd-client or qemu-nbd -c, and mount that";
+        let reason = "an export can't be mounted directly: attach it as a block device first, with \
+                      nbd-client or qemu-nbd -c for instance, and mount that";
         return Err(Failure::of(shown(image.as_os_str().as_bytes()), reason));
     }
     let opened = FileOptions::new().write(!options.read_only).open(image);
