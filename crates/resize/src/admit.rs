@@ -14,10 +14,10 @@ pub(crate) fn admit(volume: &Volume) -> Result<()> {
     if features.incompat.contains(Incompat::JOURNAL_DEV) {
         return refuse("this is a journal device, not a volume");
     }
-    features.check_write()?;
     if features.incompat.contains(Incompat::RECOVER) {
         return refuse("its journal must be replayed first: mount and unmount it, or run e2fsck -f");
     }
+    features.check_write()?;
     if sb.state() & STATE_VALID == 0 {
         return refuse("it was not unmounted cleanly: run e2fsck -f first");
     }

@@ -49,6 +49,9 @@ pub(crate) fn superblock(old: &SuperBlock, blocks: Blocks, width: Width) -> Resu
                 blocks = end_of_group(geometry, blocks);
                 continue;
             }
+            Err(Error::Corrupt(_)) => {
+                return Err(Error::Size("the first group would not hold its own metadata".into()));
+            }
             other => other?,
         };
         match useless_end(sb.geometry()) {
