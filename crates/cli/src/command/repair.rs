@@ -18,6 +18,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -295,7 +296,7 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
 /// The undo file of a number; that of a device node in the current folder, as beside it is no place for a
 /// file.
 fn numbered(arguments: &Arguments, number: u32) -> PathBuf {
-    let in_dev = arguments.image.starts_with("/dev");
+    let in_dev = std::fs::metadata(&arguments.image).is_ok_and(|image| image.file_type().is_block_device());
     let own = arguments.image.file_name().filter(|_| in_dev).map(PathBuf::from);
     let mut path = own.unwrap_or_else(|| arguments.image.clone()).into_os_string();
     path.push(format!(".undo-{number}"));

@@ -79,7 +79,11 @@ fn blocks_with_two_owners_are_copied_or_given_up() {
         let made = mke2fs(&["-t", "ext2", "-b", "1024"], &image, "4M").and_then(|_| {
             debugfs_write(&image, &[&format!("write {content} a"), &format!("write {content} b")])?;
             let first = hectare_oracle::debugfs(&image, &["blocks a"])?;
-            let first = first.split_whitespace().next().unwrap_or_default().to_owned();
+            let first = first
+                .split_whitespace()
+                .find(|word| word.parse::<u64>().is_ok())
+                .unwrap_or_default()
+                .to_owned();
             debugfs_write(&image, &[&format!("sif b block[0] {first}")])
         });
         if let Err(reason) = made {
