@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Mke2fs(mke2fs::Arguments),
     #[command(name = "mkfs.xfs")]
     MkfsXfs(mkfs::xfs::Arguments),
-    Build(build::Arguments),
+    Build(Box<build::Arguments>),
     Export(export::Arguments),
     Convert(convert::Arguments),
     Diff(diff::Arguments),

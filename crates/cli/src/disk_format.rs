@@ -38,8 +38,8 @@ pub(crate) fn refuse_disk_format_name(path: &Path) -> Outcome {
     Err(Failure::of(
         &name,
         format_args!(
-            "the name is that of a {known} container, and a raw image is made: make {raw}, then `{convert} {raw} \
-             {name}`"
+            "the name is that of a {known} container, and a raw image is made: make {raw}, then `{convert} \
+             {raw} {name}`"
         ),
     ))
 }

@@ -1,5 +1,5 @@
-//! The disk of an image, opened, before anything is known of what it holds: the bytes of a file, block device or export,
-//! or those that a disk image (qcow2, VHD ...) has a map of.
+//! The disk of an image, opened, before anything is known of what it holds: the bytes of a file, block device
+//! or export, or those that a disk image (qcow2, VHD ...) has a map of.
 //!
 //! Hazard: what a file is, it says itself. One with an ext volume in its bytes is taken for that, whatever it
 //! begins with: its first KiB is for boot loaders, where anybody may have put the head of a disk image that names

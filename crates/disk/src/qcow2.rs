@@ -111,8 +111,8 @@ fn admit(file: &FileDevice) -> Result<()> {
     }
     if head.be32(SNAPSHOTS) != 0 {
         return refuse(
-            "the qcow2 image has snapshots, which writing would have to copy: qemu-img snapshot -d removes one, \
-             qemu-img convert makes an image without",
+            "the qcow2 image has snapshots, which writing would have to copy: qemu-img snapshot -d removes \
+             one, qemu-img convert makes an image without",
         );
     }
     Ok(())

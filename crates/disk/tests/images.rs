@@ -1,5 +1,7 @@
 //! Disk images against qemu-img and Android's tools.
 
+#![allow(clippy::unwrap_used)] // all of this is tests
+
 use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_disk::{Backing, Format, New, android, create, open};
 use hectare_oracle::skip;

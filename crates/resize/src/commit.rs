@@ -165,9 +165,9 @@ impl Transaction {
             let at = nr.offset(self.block_size);
             // Of the superblock's block what lies around it.
             let parts = if *nr == superblock {
-                vec![0..within, within + SIZE..bytes.len()]
+                [0..within, within + SIZE..bytes.len()]
             } else {
-                vec![0..bytes.len()]
+                [0..bytes.len(), 0..0]
             };
             for part in parts.into_iter().filter(|part| !part.is_empty()) {
                 disk.write_at(at + Bytes::of(part.start), &bytes[part])?;

@@ -73,8 +73,8 @@ impl Kind {
             Some("simg") => Self::Simg,
             Some(other) if NOT_WRITTEN.contains(&other) => {
                 let what = format!(
-                    "the name is that of a {other}, which is not written: make a raw image, qcow2 or vhd, or name \
-                     the kind with --to"
+                    "the name is that of a {other}, which is not written: make a raw image, qcow2 or vhd, \
+                     or name the kind with --to"
                 );
                 return Err(Failure::of(shown(path.as_os_str().as_bytes()), what));
             }
