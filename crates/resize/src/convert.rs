@@ -2,7 +2,7 @@
 //! (`64bit`), backups in other groups (`sparse_super`, `sparse_super2`), descriptor blocks reserved for
 //! growing or not (`resize_inode`). And makes room for what its caller puts somewhere itself.
 //!
-//! A journal that moves ([`make_room`]) can't log what then uses its old place: that is another step.
+//! A journal in the way is refused ([`make_room`]): it can't log what moves it.
 //!
 //! Everything is written straight to the device, in no order that a crash could survive: it is a copy, which
 //! the caller compares with the volume and writes in an order of its own.
@@ -11,6 +11,7 @@ use crate::admit;
 use crate::commit::write_backups;
 use crate::error::{Error, Result};
 use crate::evacuate;
+use crate::inodes;
 use crate::metadata;
 use crate::reserve;
 use crate::reshape;
@@ -74,6 +75,15 @@ pub fn make_room(copy: &Arc<dyn Device>, goal: &Features, also: &[Range<u64>]) -
     }
     if clusters.is_empty() {
         return Ok(false);
+    }
+    if let Some(nr) = evacuate::journal(&volume) {
+        let inode = inodes::read(&volume, nr)?;
+        if evacuate::is_touched(&mut volume, nr, &inode, &clusters)? {
+            // It can't be moved in a transaction of its own log.
+            let what = "its journal lies where metadata of the new form is to lie: move it first, with tune -J \
+                        location=BLOCK";
+            return Err(Error::Refused(what.into()));
+        }
     }
     evacuate::evacuate(&mut volume, clusters, new.geometry().inodes_count())?;
     write(&mut volume, copy)?;

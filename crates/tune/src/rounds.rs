@@ -27,8 +27,7 @@ const LOG_OVERHEAD: u64 = 64;
 /// A step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Round {
-    /// Moves files away from where metadata is to lie. By itself, since the journal may be among them: what
-    /// takes its place can't be logged in it.
+    /// Moves files away from where metadata is to lie.
     Room,
     /// Everything but what the other rounds do.
     Main,

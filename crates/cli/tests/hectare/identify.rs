@@ -146,6 +146,9 @@ fn what_is_no_volume_is_named_by_every_command_that_opens_one() {
         Ok(path) => path,
         Err(reason) => skip!("identify::what_is_no_volume", reason),
     };
+    // A second volume, so that none is the only one.
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&0xef53_u16.to_le_bytes(), (1 << 20) + 1080).unwrap();
     let image = path.to_str().unwrap();
     let root = format!("{image}:/");
     for words in [
