@@ -80,8 +80,8 @@ pub fn make_room(copy: &Arc<dyn Device>, goal: &Features, also: &[Range<u64>]) -
         let inode = inodes::read(&volume, nr)?;
         if evacuate::is_touched(&mut volume, nr, &inode, &clusters)? {
             // It can't be moved in a transaction of its own log.
-            let what = "its journal lies where metadata of the new form is to lie: move it first, with tune -J \
-                        location=BLOCK";
+            let what = "its journal lies where metadata of the new form is to lie: move it first, with \
+                        tune -J location=BLOCK";
             return Err(Error::Refused(what.into()));
         }
     }

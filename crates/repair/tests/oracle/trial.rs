@@ -29,7 +29,8 @@ pub(crate) struct Ran {
 /// Runs e2fsck for half a minute at most: there are images on which it never ends, and does not hear of a
 /// signal that it can catch.
 pub(crate) fn e2fsck(flags: &str, image: &Path) -> Ran {
-    let ran = Command::new("timeout").args(["-s", "KILL", "30", "e2fsck", flags]).arg(image).output().unwrap();
+    let ran =
+        Command::new("timeout").args(["-s", "KILL", "30", "e2fsck", flags]).arg(image).output().unwrap();
     let out = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
     Ran { code: ran.status.code(), out }
 }
