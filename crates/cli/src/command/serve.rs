@@ -1,7 +1,7 @@
 //! `hectare serve`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -58,7 +58,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = arguments.part.shown(&shown(arguments.image.as_os_str().as_bytes()));
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
     let hold = if arguments.read_only { Hold::Writers } else { Hold::Everybody };
-    let device = device(&arguments.image, arguments.part, hold)?;
+    // The disk as a whole, also if there is only one volume on it.
+    let device = arguments.part.of(whole_device(&arguments.image, arguments.part, hold)?)?;
     let export = Export {
         device,
         name: arguments.export.clone().into_bytes(),

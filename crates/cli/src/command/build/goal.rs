@@ -7,7 +7,7 @@
 
 use crate::command::mkfs;
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::output::reason;
 use crate::partition_args::Part;
@@ -46,7 +46,8 @@ impl<'a> Target<'a> {
             Err(_) if part.is_whole() => false,
             Err(error) => return Err(Failure::of(target.shown(), reason(&error))),
         };
-        let room = in_place.then(|| device(path, part, Hold::Writers).map(|device| device.len()));
+        let size = || Ok(part.of(whole_device(path, part, Hold::Writers)?)?.len());
+        let room = in_place.then(size);
         Ok(Self { room: room.transpose()?, ..target })
     }
 
