@@ -1,7 +1,7 @@
 //! Parts of a scan, which several threads make, and how they become one.
 //!
 //! Threads scan the inode tables of a group each, with a [`Scan`] of their own, and then read a directory
-//! each. A sound volume gives the same state whoever looked at what. Of a broken one the report would depend
+//! each. A sound volume gives the same state whichever thread looked at what. Of a broken one the report would depend
 //! on who was first: of two owners of a block the second is named. So whatever several threads find counts
 //! only if it is nothing, and otherwise one does all anew (`steps`); a sound volume is the common case, and a
 //! broken one is not worth a second way to find the same. What is found before, between and after is found by

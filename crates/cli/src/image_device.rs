@@ -80,9 +80,6 @@ pub(crate) fn with_topology(path: &Path, part: Part, hold: Hold) -> Outcome<(Arc
 /// The disk that a file or block device holds.
 pub(crate) fn disk_of(file: FileDevice, path: &Path, part: Part) -> Outcome<Arc<dyn Device>> {
     let failed = |error: &dyn std::fmt::Display| Failure::Line(error.to_string());
-    if holds_ext(&file) {
-        return Ok(Arc::new(file));
-    }
     match Format::of(&file).map_err(|error| failed(&error))? {
         Some(format) => {
             hectare_disk::open(file, path, format, part.backing()).map_err(|error| failed(&error))

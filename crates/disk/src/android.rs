@@ -13,7 +13,7 @@ use hectare_probe::record::record;
 use hectare_units::{Bytes, index_of, u64_of, usize_of};
 use std::io::{self, Write};
 
-pub(crate) const MAGIC: [u8; 4] = 0xed26_ff3a_u32.to_le_bytes();
+const MAGIC: [u8; 4] = 0xed26_ff3a_u32.to_le_bytes();
 const HEADER_LEN: u16 = 28;
 const CHUNK_LEN: u16 = 12;
 const RAW: u16 = 0xcac1;

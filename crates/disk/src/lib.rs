@@ -33,7 +33,8 @@ pub use error::{Error, Result};
 
 use hectare_device::{Device, FileDevice};
 use hectare_probe::record::record;
-use hectare_units::Bytes;
+use hectare_probe::{What, by_head};
+use hectare_units::{Bytes, index_of};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,27 +66,25 @@ impl fmt::Display for Format {
     }
 }
 
-/// The first bytes of each format. A fixed VHD has its mark at the end.
-const MAGICS: [(&[u8], Format); 7] = [
-    (b"QFI\xfb", Format::Qcow2),
-    (b"conectix", Format::Vhd),
-    (b"vhdxfile", Format::Vhdx),
-    (b"KDMV", Format::Vmdk),
-    (b"COWD", Format::Vmdk),
-    (b"# Disk DescriptorFile", Format::Vmdk),
-    (&android::MAGIC, Format::AndroidSparse),
-];
+/// Bytes that are looked at: those of a disk image's head, and of the superblock of a volume.
+const HEAD_LEN: u64 = 2048;
 
 impl Format {
-    /// The format of a file; `None` for one that holds the bytes of a disk as they are.
+    /// The format of a file; `None` for one that holds the bytes of a disk as they are. One with an ext volume
+    /// is that, whatever it begins with.
     ///
     /// # Errors
     /// If the file can't be read.
     pub fn of(file: &dyn Device) -> hectare_device::Result<Option<Self>> {
-        for (magic, format) in MAGICS {
-            if record(file, 0, magic.len())?.is_some_and(|head| head.bytes(0, magic.len()) == magic) {
-                return Ok(Some(format));
-            }
+        let len = index_of(file.len().get().min(HEAD_LEN));
+        let what = record(file, 0, len)?.and_then(|head| by_head(head.bytes(0, len)));
+        match what {
+            Some(What::Qcow) => return Ok(Some(Self::Qcow2)),
+            Some(What::Vhd) => return Ok(Some(Self::Vhd)),
+            Some(What::Vhdx) => return Ok(Some(Self::Vhdx)),
+            Some(What::Vmdk) => return Ok(Some(Self::Vmdk)),
+            Some(What::AndroidSparse) => return Ok(Some(Self::AndroidSparse)),
+            _ => {}
         }
         let foot = file.len().get().checked_sub(vhd::FOOTER_LEN);
         let is_vhd = foot.map_or(Ok(false), |at| vhd::is_fixed(file, at))?;

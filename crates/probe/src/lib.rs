@@ -34,6 +34,13 @@ const SUPERBLOCK_END: usize = 2048;
 const EMPTY: &str = "there is no ext2, ext3 or ext4 volume: it begins with nothing but zeros; make one with \
                      hectare mkfs (one that was there may be read with --superblock auto)";
 
+/// The kind of content by its first bytes alone. 2 KiB are enough to know an ext volume, which comes before all
+/// else: its first KiB may hold anything.
+#[must_use]
+pub fn by_head(head: &[u8]) -> Option<What> {
+    in_head(head).map(|found| found.what)
+}
+
 /// The content of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {

@@ -20,29 +20,8 @@ use hectare_ext4::superblock::ENCODING_UTF8_12_1;
 use hectare_resize::CONVERTED;
 use hectare_units::InodeNr;
 
-/// Features that can be turned on.
-const ON: Features = Features {
-    compat: Compat::HAS_JOURNAL
-        .union(Compat::DIR_INDEX)
-        .union(Compat::FAST_COMMIT)
-        .union(Compat::STABLE_INODES)
-        .union(Compat::ORPHAN_FILE)
-        .union(CONVERTED.compat),
-    incompat: Incompat::EXTENTS
-        .union(Incompat::FILETYPE)
-        .union(Incompat::BIT64)
-        .union(Incompat::FLEX_BG)
-        .union(Incompat::EA_INODE)
-        .union(Incompat::MMP)
-        .union(Incompat::ENCRYPT)
-        .union(Incompat::CSUM_SEED)
-        .union(Incompat::LARGEDIR)
-        .union(Incompat::CASEFOLD),
-    ro_compat: RoCompat::VERITY.union(OFF.ro_compat),
-};
-
-/// Features that can be turned off.
-const OFF: Features = Features {
+/// Features that can be turned on and off.
+const BOTH: Features = Features {
     compat: Compat::HAS_JOURNAL
         .union(Compat::DIR_INDEX)
         .union(Compat::FAST_COMMIT)
@@ -65,6 +44,13 @@ const OFF: Features = Features {
         .union(RoCompat::METADATA_CSUM)
         .union(RoCompat::READONLY)
         .union(RoCompat::PROJECT),
+};
+
+/// Features that can be turned on.
+const ON: Features = Features {
+    compat: BOTH.compat.union(Compat::STABLE_INODES),
+    incompat: BOTH.incompat.union(Incompat::EA_INODE).union(Incompat::ENCRYPT).union(Incompat::LARGEDIR),
+    ro_compat: BOTH.ro_compat.union(RoCompat::VERITY),
 };
 
 /// Those whose flags are set with their structures; the others are a flag.
@@ -146,7 +132,7 @@ fn asked(before: Features, changes: &Changes) -> Result<Features> {
         if goal.has(feature) == on || is_part {
             continue;
         }
-        let known = if on { ON } else { OFF };
+        let known = if on { ON } else { BOTH };
         if !known.has(feature) {
             return Err(refused(feature, on));
         }

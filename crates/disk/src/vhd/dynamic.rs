@@ -31,6 +31,9 @@ pub(super) struct DynamicDevice<D: Device> {
     /// Where each block is, in sectors, including those that the file's table does not have yet.
     table: RwLock<Vec<u32>>,
     growth: Mutex<Growth>,
+    /// Flushes are made one after the other: one that finds nothing to write must not end before the one that
+    /// writes it.
+    flushing: Mutex<()>,
     zeroed: bool,
 }
 
@@ -92,6 +95,8 @@ impl<D: Device> DynamicDevice<D> {
         let table_end = table_at + (u64::from(entries) * 4).next_multiple_of(SECTOR);
         // All that lies behind the blocks is the footer, unless a power cut left a block that nothing names.
         let end = end.max(table_end).max(footer.header_at + u64_of(HEADER_LEN));
+        // The table names blocks by sectors, wherever the file has its table.
+        let end = end.next_multiple_of(SECTOR);
         let growth = Growth { end, unwritten: BTreeSet::new() };
         let is_new = table.iter().all(|entry| *entry == ABSENT);
         Ok(Self {
@@ -102,6 +107,7 @@ impl<D: Device> DynamicDevice<D> {
             table_at,
             table: RwLock::new(table),
             growth: Mutex::new(growth),
+            flushing: Mutex::default(),
             zeroed: is_new,
         })
     }
@@ -201,13 +207,22 @@ impl<D: Device> DynamicDevice<D> {
     }
 
     /// Writes the entries of blocks that were allocated.
-    fn write_table(&self, growth: &mut Growth) -> hectare_device::Result<()> {
-        for block in &growth.unwritten {
+    fn write_table(&self, blocks: &BTreeSet<usize>) -> hectare_device::Result<()> {
+        for block in blocks {
             let entry = self.table.read()[*block];
             self.file.write_at(Bytes::new(self.table_at + u64_of(*block) * 4), &entry.to_be_bytes())?;
         }
-        growth.unwritten.clear();
         Ok(())
+    }
+
+    /// Makes these blocks durable, and then the table that names them.
+    fn flush_blocks(&self, blocks: &BTreeSet<usize>) -> hectare_device::Result<()> {
+        self.file.flush()?;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        self.write_table(blocks)?;
+        self.file.flush()
     }
 }
 
@@ -260,13 +275,14 @@ impl<D: Device> Device for DynamicDevice<D> {
     }
 
     fn flush(&self) -> hectare_device::Result<()> {
-        let mut growth = self.growth.lock();
-        self.file.flush()?;
-        if growth.unwritten.is_empty() {
-            return Ok(());
+        let _alone = self.flushing.lock();
+        // Blocks are allocated meanwhile: those are for the next flush.
+        let blocks = std::mem::take(&mut self.growth.lock().unwritten);
+        let flushed = self.flush_blocks(&blocks);
+        if flushed.is_err() {
+            self.growth.lock().unwritten.extend(blocks);
         }
-        self.write_table(&mut growth)?;
-        self.file.flush()
+        flushed
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
@@ -319,7 +335,7 @@ impl<D: Device> Device for DynamicDevice<D> {
 impl<D: Device> Drop for DynamicDevice<D> {
     /// What was written belongs to the file, durable or not, as with every other device.
     fn drop(&mut self) {
-        let mut growth = std::mem::take(self.growth.get_mut());
-        let _ = self.write_table(&mut growth);
+        let growth = std::mem::take(self.growth.get_mut());
+        let _ = self.write_table(&growth.unwritten);
     }
 }

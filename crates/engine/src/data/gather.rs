@@ -54,14 +54,20 @@ struct Part {
     space: Reservation,
 }
 
-/// Moves a file's blocks together, where that makes the places they are in fewer.
-pub(crate) fn gather(core: &Core, inode: &Arc<CachedInode>) -> Result<Gathered> {
-    core.check_takes_changes()?;
-    let _operation = inode.lock().write();
+/// Gives all content of a file a place, and gives up what is reserved for it; the caller holds its operation lock.
+fn make_movable(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     inode.check_alive()?;
     check_movable(core, inode)?;
     writeback::place_locked(core, inode)?;
     reserve::discard_window(core, inode);
+    Ok(())
+}
+
+/// Moves a file's blocks together, where that makes the places they are in fewer.
+pub(crate) fn gather(core: &Core, inode: &Arc<CachedInode>) -> Result<Gathered> {
+    core.check_takes_changes()?;
+    let _operation = inode.lock().write();
+    make_movable(core, inode)?;
     let blocks = checked_blocks(core, inode)?;
     let mut gathered = Gathered { before: blocks.places(), ..Gathered::default() };
     for stretch in blocks.extents.chunk_by(|a, b| a.end() == u64::from(b.logical.get())) {
@@ -84,10 +90,7 @@ pub(crate) fn gather(core: &Core, inode: &Arc<CachedInode>) -> Result<Gathered> 
 pub(crate) fn move_to(core: &Core, inode: &Arc<CachedInode>, extent: Extent, to: BlockNr) -> Result<bool> {
     core.check_takes_changes()?;
     let _operation = inode.lock().write();
-    inode.check_alive()?;
-    check_movable(core, inode)?;
-    writeback::place_locked(core, inode)?;
-    reserve::discard_window(core, inode);
+    make_movable(core, inode)?;
     // It may be a part of a longer one by now, if its neighbour was moved beside it.
     let holds = |known: &Extent| {
         let covers = known.end() >= extent.end() && known.unwritten == extent.unwritten;
