@@ -14,6 +14,7 @@ use hectare_ext4::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, Blocks, Clusters, InodeNr, LogicalBlock, low32};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -67,8 +68,8 @@ impl MapRef<'_> {
 
     /// Returns an error if anything mapped in a range of file blocks can't be freed, because it is metadata of
     /// the volume, or not in use, or mapped twice: before the range is unmapped, in as many transactions as
-    /// that takes. The nodes are checked only with the whole map: a walk to all of them would cost more than
-    /// what a punch frees.
+    /// that takes. So are the nodes above the range, each of which may be freed with the last that it maps;
+    /// an indirect map may have tables that map nothing.
     pub(crate) fn check_range(&self, from: LogicalBlock, end: u64) -> Result<()> {
         let (mut runs, mut wrong) = (Vec::new(), Ok(()));
         let mut check = |logical, physical, len| {
@@ -82,18 +83,16 @@ impl MapRef<'_> {
             }
             if wrong.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        self.for_each(from, &mut |extent| {
+        let nodes = self.for_each_noting(from, &mut |extent| {
             if u64::from(extent.logical.get()) >= end {
                 return ControlFlow::Break(());
             }
             check(extent.logical, extent.physical, extent.len)
         })?;
-        if from == LogicalBlock::ZERO {
-            self.for_each_node(&mut |nr, _| check(LogicalBlock::ZERO, nr, 1))?;
-            // It is freed after them.
-            if let Some(block) = self.inode.file_acl {
-                let _ = check(LogicalBlock::ZERO, block, 1);
-            }
+        let _ = nodes.into_iter().try_for_each(|nr| check(from, nr, 1));
+        // It is freed after them, with the whole file.
+        if let Some(block) = self.inode.file_acl.filter(|_| from == LogicalBlock::ZERO) {
+            let _ = check(from, block, 1);
         }
         wrong?;
         runs.sort_unstable();
@@ -102,6 +101,21 @@ impl MapRef<'_> {
         let Some((_, (nr, _))) = pairs.find(|(end, (next, _))| next < end) else { return Ok(()) };
         let wrong = Corrupt::new("the map", Place::Inode(self.nr), format!("it leads to block {nr} twice"));
         Err(wrong.into()).watched(&self.state.findings)
+    }
+
+    /// Visits every extent from a file block on, and returns the nodes that were read for it, up to
+    /// [`RUNS_MAX`].
+    fn for_each_noting(
+        &self,
+        from: LogicalBlock,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<Vec<BlockNr>> {
+        if self.inode.is_inline() {
+            return Ok(Vec::new());
+        }
+        let noting = Noting { map: self, read: RefCell::default() };
+        self.kind().for_each(&noting, from, visit).watched(&self.state.findings)?;
+        Ok(noting.read.into_inner())
     }
 
     /// Returns an error for blocks that hold metadata of the volume. Reserved inodes have some of those.
@@ -166,6 +180,33 @@ impl TreeRead for MapRef<'_> {
 
     fn geometry(&self) -> TreeGeometry {
         TreeGeometry::of(self.state.geometry(), self.nr)
+    }
+}
+
+/// A map that notes which nodes are read.
+struct Noting<'a> {
+    map: &'a MapRef<'a>,
+    read: RefCell<Vec<BlockNr>>,
+}
+
+impl TreeRead for Noting<'_> {
+    type Error = Error;
+    type Node = Arc<[u8]>;
+
+    fn root(&self) -> [u8; ROOT_LEN] {
+        self.map.root()
+    }
+
+    fn node(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
+        let mut read = self.read.borrow_mut();
+        if read.len() < RUNS_MAX {
+            read.push(nr);
+        }
+        self.map.node(nr)
+    }
+
+    fn geometry(&self) -> TreeGeometry {
+        self.map.geometry()
     }
 }
 

@@ -107,6 +107,26 @@ fn regression_a_name_stays_when_its_map_leads_to_a_block_twice() {
     }
 }
 
+/// A file is not cut shorter whose map has a table that is not in use, though that maps nothing: it is freed with
+/// the rest.
+#[test]
+fn regression_a_size_stays_when_a_table_of_the_map_can_not_be_freed() {
+    let features = "^has_journal,^64bit,^extents,^metadata_csum,^uninit_bg";
+    let Some(held) = with_a_file("fuzzed::table", features) else { return };
+    held.volume.write_file("big", &pattern(1, 0, 3000), Creation::default()).unwrap();
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    for level in ["IND", "DIND", "TIND"] {
+        save(&held.device.to_vec(), &image);
+        debugfs_write(&image, &[&format!("sif big block[{level}] 2000")]).unwrap();
+        let volume = open_image(&image);
+        let error = volume.open_file("big").unwrap().set_len(60).unwrap_err().to_string();
+        assert!(error.contains("is not in use"), "{level}: {error}");
+        assert_eq!(volume.metadata("big").unwrap().size, 3000, "{level}");
+    }
+}
+
 /// A directory inside its inode with a row that is wrong: its ".." can't be changed, so it is not moved, and has
 /// not two names afterwards.
 #[test]
