@@ -228,3 +228,22 @@ fn regression_what_a_punch_covers_in_part_is_checked_before() {
     // All but the superblock, which counts openings.
     assert!(before[2048..] == after[2048..]);
 }
+
+/// A group's inode bitmap that is marked as never written, while inodes of it are in use: a new file would get the
+/// number of one of them.
+#[test]
+fn regression_an_inode_bitmap_that_is_wrongly_called_unwritten_gives_no_inode() {
+    let Some(held) = with_a_file("fuzzed::uninit", "^has_journal,^metadata_csum,uninit_bg") else { return };
+    held.volume.close().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    // INODE_UNINIT (of a table that is written), alone and with a free count that hides what the group must hold.
+    for requests in [&["set_bg 0 flags 5"][..], &["set_bg 0 flags 5", "set_bg 0 free_inodes_count 256"]] {
+        save(&held.device.to_vec(), &image);
+        debugfs_write(&image, &[requests, &["set_bg 0 checksum calc"]].concat()).unwrap();
+        let volume = open_image(&image);
+        let error = volume.create_file("new", Creation::default()).map(drop).unwrap_err().to_string();
+        assert!(error.contains("marked as never written"), "{error}");
+        assert!(matches!(volume.metadata("new"), Err(Error::NotFound)));
+    }
+}

@@ -228,18 +228,23 @@ impl Groups {
         let desc = self.desc(group)?;
         let sb = &*self.sb;
         let geometry = sb.geometry();
+        // The numbers that the format reserves come first, mostly all of them in group 0.
+        let before = u64::from(group.get()) * u64::from(geometry.inodes_per_group);
+        let reserved = u64::from(sb.first_inode().get() - 1).saturating_sub(before);
+        let reserved = u32::try_from(reserved).unwrap_or(u32::MAX).min(geometry.inodes_per_group);
         let mut bytes = vec![0; geometry.block_size.len()];
         if desc.flags.contains(GroupFlags::INODE_UNINIT) && sb.features().group_checksums() {
+            // Else the next file would overwrite one of theirs. (The kernel refuses only group 0.)
+            if reserved > 0 || desc.free_inodes < geometry.inodes_per_group || desc.used_dirs > 0 {
+                let what = "it is marked as never written, but inodes of the group are in use";
+                return Err(Corrupt::new("the inode bitmap", Place::Group(group), what).into());
+            }
             // Never written: all free, and the bits beyond the last inode are set, as in every inode bitmap.
             bytes[geometry.inode_bitmap_bytes()..].fill(0xff);
         } else {
             self.metadata.read_at(desc.inode_bitmap.offset(geometry.block_size), &mut bytes)?;
             desc.verify_inode_bitmap(&bytes, group, sb)?;
         }
-        // The numbers that the format reserves come first, mostly all of them in group 0.
-        let before = u64::from(group.get()) * u64::from(geometry.inodes_per_group);
-        let reserved = u64::from(sb.first_inode().get() - 1).saturating_sub(before);
-        let reserved = u32::try_from(reserved).unwrap_or(u32::MAX).min(geometry.inodes_per_group);
         Ok(InodeBitmap { bytes, reserved, next: reserved, dirty: false })
     }
 
