@@ -14,8 +14,8 @@ use crate::input::Input;
 use crate::repair;
 use hectare_device::MemoryDevice;
 use hectare_engine::{
-    Changes, Creation, DeviceNumber, Error, NewNode, OpenFile, RenameMode, Result, Timestamp, Volume,
-    XattrHow,
+    Changes, Creation, DeviceNumber, Error, InodeFlags, NewNode, OpenFile, RenameMode, Result, Timestamp,
+    Volume, XattrHow,
 };
 
 const OPERATIONS_MAX: usize = 60;
@@ -124,8 +124,11 @@ impl<'a> Run<'a, '_> {
         let Some(device) = self.program.watch else { return self.step(what) };
         self.volume.sync()?;
         let before = device.to_vec();
+        // As in the kernel, such content moves to a block first, whatever comes of the rest.
+        let leaves_inode = special::RANGES.contains(&what) && self.is_last_inline();
         let done = self.step(what);
-        let is_one = !matches!(what, 8 | 9 | 15..=17 | 20) && !special::WRITES.contains(&what);
+        let is_one =
+            !matches!(what, 8 | 9 | 15..=17 | 20) && !special::WRITES.contains(&what) && !leaves_inode;
         if let Err(Error::Corrupt(error)) = &done
             && is_one
             && self.volume.sync().is_ok()
@@ -134,6 +137,12 @@ impl<'a> Run<'a, '_> {
             assert_eq!(changed, None, "operation {what} was refused and changed this byte: {error}");
         }
         done
+    }
+
+    /// Whether the file that was opened last has its content in its inode.
+    fn is_last_inline(&self) -> bool {
+        let found = self.open.last().and_then(|file| file.metadata().ok());
+        found.is_some_and(|found| found.flags.contains(InodeFlags::INLINE_DATA))
     }
 
     fn path(&mut self) -> &'a [u8] {

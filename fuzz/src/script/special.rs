@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 
 /// How many kinds there are.
 pub(super) const KINDS: u8 = 14;
+/// Those of them that change ranges of files.
+pub(super) const RANGES: RangeInclusive<u8> = COMMON..=COMMON + 3;
 /// Those of them that may write data before they fail.
 pub(super) const WRITES: RangeInclusive<u8> = COMMON + 8..=COMMON + 9;
 
