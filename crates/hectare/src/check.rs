@@ -1,8 +1,8 @@
 //! Whether a volume is sound, judged as `e2fsck -fn` does, without changing it.
 
 use crate::error::{Error, Result};
-use hectare_device::{Device, FileOptions};
 pub use hectare_check::{Counts, Options, Problem, Report, What};
+use hectare_device::{Device, FileOptions};
 use std::num::NonZeroUsize;
 use std::path::Path;
 

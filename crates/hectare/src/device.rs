@@ -4,8 +4,8 @@
 //! hard: what was written before a successful flush is durable, in any order; a write is not.
 
 pub use hectare_device::{
-    Device, Error, Extent, FileDevice, FileOptions, MemoryDevice, Operation, Overwrite, PendingFile, Reason, Request,
-    Result, SliceDevice, Span, SparseDevice, check_change, check_range,
+    Device, Error, Extent, FileDevice, FileOptions, MemoryDevice, Operation, Overwrite, PendingFile, Reason,
+    Request, Result, SliceDevice, Span, SparseDevice, check_change, check_range,
 };
 #[cfg(feature = "disk")]
 pub use hectare_disk as disk;

@@ -23,11 +23,7 @@ struct Inner {
 }
 
 impl Error {
-    fn new(
-        place: String,
-        errno: i32,
-        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
+    fn new(place: String, errno: i32, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self(Box::new(Inner { place, kind: kind_of(errno), errno, cause: cause.into() }))
     }
 
@@ -90,6 +86,13 @@ const EINVAL: i32 = 22;
 const EILSEQ: i32 = 84;
 
 /// The kind of an error with this number of Linux's.
+#[cfg(target_os = "linux")]
+fn kind_of(errno: i32) -> io::ErrorKind {
+    io::Error::from_raw_os_error(errno).kind()
+}
+
+/// The kind of an error with this number of Linux's, whose numbers the host does not share.
+#[cfg(not(target_os = "linux"))]
 fn kind_of(errno: i32) -> io::ErrorKind {
     match errno {
         1 | 13 => io::ErrorKind::PermissionDenied,

@@ -7,7 +7,7 @@
 //!
 //! Differences from `std`: a new file or directory belongs to the owner that the volume was opened with
 //! ([`VolumeOptions::owner`](crate::VolumeOptions::owner)), and there is no umask: modes are 0644 and 0755 if
-//! not given. No permissions are checked: who can open the image may read and write all of it.
+//! not given. A file is not copied onto itself, which `std` does by emptying it. No permissions are checked: who can open the image may read and write all of it.
 
 mod file;
 mod metadata;

