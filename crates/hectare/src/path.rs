@@ -110,7 +110,7 @@ mod tests {
         let all = [
             bytes("/a"),
             bytes("/a".to_owned()),
-            bytes(&&"/a"),
+            bytes(Box::<str>::from("/a").as_ref()),
             bytes(b"/a"),
             bytes(b"/a".to_vec()),
             bytes(OsStr::new("/a")),

@@ -141,6 +141,12 @@ impl Metadata {
 pub struct FileType(pub(crate) Kind);
 
 impl FileType {
+    /// The bits of a mode that say it (`S_IFMT`).
+    #[must_use]
+    pub fn mode_bits(&self) -> u16 {
+        self.0.mode_bits()
+    }
+
     /// A regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
