@@ -41,7 +41,7 @@ unsafe impl Sync for Callbacks {}
 
 const NAME: &str = "the caller's device";
 /// Zeros that are written at a time.
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 impl Callbacks {
     fn answered(&self, operation: Operation, span: Span, errno: c_int) -> Result<()> {

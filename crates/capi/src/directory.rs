@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // names that C calls
 
-use crate::failure::{Failure, guard, status};
+use crate::failure::{guard, status};
 use crate::handles::Table;
 use crate::memory::{put, text};
 use crate::volume::{hectare_volume, volume};
@@ -67,5 +67,5 @@ fn number_of(kind: FileType) -> u32 {
 /// Ends the listing.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_closedir(directory: *mut hectare_dir) -> c_int {
-    status(|| DIRECTORIES.take(directory).map(drop).map_err(Failure::from))
+    status(|| DIRECTORIES.take(directory).map(drop))
 }

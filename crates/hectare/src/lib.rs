@@ -87,3 +87,10 @@ pub use volume::{Space, Volume, VolumeOptions};
 
 #[cfg(feature = "build")]
 pub use build::Size;
+
+/// The example of the project's page, as a test that compiles; it would leave a file where it runs.
+#[cfg(doctest)]
+mod readme {
+    #[doc = include_str!("../../../README.md")]
+    mod page {}
+}
