@@ -52,8 +52,8 @@ typedef struct hectare_file hectare_file;
 // An open volume.
 typedef struct hectare_volume hectare_volume;
 
-// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any thread and
-// from several at once. Offsets and lengths are bytes inside `size`.
+// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any
+// thread and from several at once. Offsets and lengths are bytes inside `size`.
 typedef struct {
   // sizeof(struct hectare_device), so that it can grow.
   uintptr_t struct_size;
@@ -147,11 +147,12 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// The version of the interface that the library has: a program that was compiled for another must not use it.
+// The version of the interface that the library has: a program that was compiled for another must not use
+// it.
 uint32_t hectare_abi(void);
 
-// Opens the volume on storage of the caller's, which is used until the volume, and everything opened in it, is
-// closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
+// Opens the volume on storage of the caller's, which is used until the volume, and everything opened in
+// it, is closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
 hectare_volume *hectare_open_device(const hectare_device *from,
                                     uint32_t flags);
 
@@ -171,8 +172,8 @@ int hectare_closedir(hectare_dir *directory);
 // The number of the last error of this thread, as Linux numbers them; 0 if there was none.
 int hectare_errno(void);
 
-// The text of the last error of this thread: one line that names the file and the reason. It stays until the next
-// call of this thread that fails.
+// The text of the last error of this thread: one line that names the file and the reason. It stays until
+// the next call of this thread that fails.
 const char *hectare_message(void);
 
 // Opens a regular file; flags are a sum. A file that is made gets the permission bits of `mode`.
@@ -205,26 +206,29 @@ int hectare_file_stat(hectare_file *file, hectare_stat *to);
 // The first offset from `at` on that holds data, into `to`; fails with ENXIO if none follows.
 int hectare_file_seek_data(hectare_file *file, uint64_t at, uint64_t *to);
 
-// The first offset from `at` on that is in a hole, which the end of the file is, too, into `to`; fails with ENXIO
-// beyond it.
+// The first offset from `at` on that is in a hole, which the end of the file is, too, into `to`; fails
+// with ENXIO beyond it.
 int hectare_file_seek_hole(hectare_file *file,
                            uint64_t at,
                            uint64_t *to);
 
-// Closes the file: its handle leads to nothing any more, also after an error, which is the first write that failed.
+// Closes the file: its handle leads to nothing any more, also after an error, which is the first write
+// that failed.
 int hectare_file_close(hectare_file *file);
 
-// Makes an empty ext4 volume of `size` bytes in a new file. `label` and `features` (names of mke2fs, separated by
-// commas, `^` before what is left out) may be NULL. A file that is there is replaced if `replace` is not 0.
+// Makes an empty ext4 volume of `size` bytes in a new file. `label` and `features` (names of mke2fs,
+// separated by commas, `^` before what is left out) may be NULL. A file that is there is replaced if
+// `replace` is not 0.
 int hectare_mkfs(const char *image,
                  uint64_t size,
                  const char *label,
                  const char *features,
                  int replace);
 
-// Makes an image of `count` sources, each a directory or a tar archive, in layers of which later ones win. `size` is
-// one of the constants, or bytes. With a `source_date_epoch` that is not negative the same sources give the same
-// image. A file that is there is replaced if `replace` is not 0. Returns the size in bytes.
+// Makes an image of `count` sources, each a directory or a tar archive, in layers of which later ones win.
+// `size` is one of the constants, or bytes. With a `source_date_epoch` that is not negative the same
+// sources give the same image. A file that is there is replaced if `replace` is not 0. Returns the size in
+// bytes.
 int64_t hectare_build(const char *const *sources,
                       uintptr_t count,
                       const char *image,
@@ -232,8 +236,8 @@ int64_t hectare_build(const char *const *sources,
                       int64_t source_date_epoch,
                       int replace);
 
-// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user` and each
-// problem in a line. Returns how many there are; 0 for a sound volume.
+// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user`
+// and each problem in a line. Returns how many there are; 0 for a sound volume.
 int64_t hectare_check(const char *image,
                       void (*problem)(void *user, const char *line),
                       void *user);
@@ -283,8 +287,8 @@ int hectare_lutimes(hectare_volume *volume,
 // Opens the volume in a file or on a block device, and locks that. NULL if it can't.
 hectare_volume *hectare_open(const char *image, uint32_t flags);
 
-// Writes everything and closes the volume: its handle leads to nothing any more, also after an error. Files and
-// directories of it that are open stay readable, and keep the image locked.
+// Writes everything and closes the volume: its handle leads to nothing any more, also after an error.
+// Files and directories of it that are open stay readable, and keep the image locked.
 int hectare_close(hectare_volume *volume);
 
 // Makes all changes durable.
@@ -293,15 +297,16 @@ int hectare_sync(hectare_volume *volume);
 // How full a volume is.
 int hectare_statfs(hectare_volume *volume, hectare_space *to);
 
-// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is too small,
-// ENODATA if there is no such attribute.
+// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is
+// too small, ENODATA if there is no such attribute.
 intptr_t hectare_getxattr(hectare_volume *volume,
                           const char *path,
                           const char *name,
                           uint8_t *to,
                           uintptr_t len);
 
-// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len` is 0.
+// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len`
+// is 0.
 intptr_t hectare_listxattr(hectare_volume *volume,
                            const char *path,
                            uint8_t *to,

@@ -9,8 +9,8 @@ use hectare::device::{Bytes, Device, Error, Operation, Reason, Result, Span, che
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any thread and
-/// from several at once. Offsets and lengths are bytes inside `size`.
+/// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any
+/// thread and from several at once. Offsets and lengths are bytes inside `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
@@ -33,8 +33,8 @@ pub struct hectare_device {
 
 struct Callbacks(hectare_device);
 
-// SAFETY: the header requires that the functions can be called from any thread, several at once; the pointers are only
-// passed on.
+// SAFETY: the header requires that the functions can be called from any thread, several at once; the
+// pointers are only passed on.
 unsafe impl Send for Callbacks {}
 // SAFETY: as above.
 unsafe impl Sync for Callbacks {}
@@ -131,8 +131,8 @@ fn device(from: *const hectare_device) -> std::result::Result<Callbacks, Failure
     Ok(Callbacks(given))
 }
 
-/// Opens the volume on storage of the caller's, which is used until the volume, and everything opened in it, is
-/// closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
+/// Opens the volume on storage of the caller's, which is used until the volume, and everything opened in
+/// it, is closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_open_device(from: *const hectare_device, flags: u32) -> *mut hectare_volume {
     guard(std::ptr::null_mut(), || {

@@ -68,8 +68,8 @@ pub extern "C" fn hectare_errno() -> c_int {
     LAST.try_with(|last| last.borrow().0).unwrap_or(0)
 }
 
-/// The text of the last error of this thread: one line that names the file and the reason. It stays until the next
-/// call of this thread that fails.
+/// The text of the last error of this thread: one line that names the file and the reason. It stays until
+/// the next call of this thread that fails.
 #[allow(unsafe_code)] // C calls it by this name
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_message() -> *const c_char {

@@ -111,8 +111,8 @@ pub extern "C" fn hectare_file_seek_data(file: *mut hectare_file, at: u64, to: *
     status(|| put(to, self::file(file)?.seek_data(at)?.ok_or_else(no_more)?))
 }
 
-/// The first offset from `at` on that is in a hole, which the end of the file is, too, into `to`; fails with ENXIO
-/// beyond it.
+/// The first offset from `at` on that is in a hole, which the end of the file is, too, into `to`; fails
+/// with ENXIO beyond it.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_seek_hole(file: *mut hectare_file, at: u64, to: *mut u64) -> c_int {
     status(|| put(to, self::file(file)?.seek_hole(at)?.ok_or_else(no_more)?))
@@ -124,7 +124,8 @@ fn no_more() -> Failure {
 
 const ENXIO: c_int = 6;
 
-/// Closes the file: its handle leads to nothing any more, also after an error, which is the first write that failed.
+/// Closes the file: its handle leads to nothing any more, also after an error, which is the first write
+/// that failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_close(file: *mut hectare_file) -> c_int {
     status(|| Ok(FILES.take(file)?.close()?))

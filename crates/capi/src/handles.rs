@@ -1,7 +1,8 @@
 //! Handles: numbers that C takes for pointers.
 //!
-//! A number leads to an object as long as that is open; afterwards it leads to nothing, also when the place is used
-//! again, since each use has a generation of its own. The table is free of locks: a look-up costs some nanoseconds.
+//! A number leads to an object as long as that is open; afterwards it leads to nothing, also when the place
+//! is used again, since each use has a generation of its own. The table is free of locks: a look-up costs
+//! some nanoseconds.
 
 use crate::failure::{EBADF, Failure};
 use sharded_slab::Slab;

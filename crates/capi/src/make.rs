@@ -13,8 +13,9 @@ pub const HECTARE_SIZE_MINIMAL: u64 = 0;
 /// For hectare_build: a tenth more than the smallest.
 pub const HECTARE_SIZE_AMPLE: u64 = 1;
 
-/// Makes an empty ext4 volume of `size` bytes in a new file. `label` and `features` (names of mke2fs, separated by
-/// commas, `^` before what is left out) may be NULL. A file that is there is replaced if `replace` is not 0.
+/// Makes an empty ext4 volume of `size` bytes in a new file. `label` and `features` (names of mke2fs,
+/// separated by commas, `^` before what is left out) may be NULL. A file that is there is replaced if
+/// `replace` is not 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_mkfs(
     image: *const c_char,
@@ -35,9 +36,10 @@ pub extern "C" fn hectare_mkfs(
     })
 }
 
-/// Makes an image of `count` sources, each a directory or a tar archive, in layers of which later ones win. `size` is
-/// one of the constants, or bytes. With a `source_date_epoch` that is not negative the same sources give the same
-/// image. A file that is there is replaced if `replace` is not 0. Returns the size in bytes.
+/// Makes an image of `count` sources, each a directory or a tar archive, in layers of which later ones win.
+/// `size` is one of the constants, or bytes. With a `source_date_epoch` that is not negative the same
+/// sources give the same image. A file that is there is replaced if `replace` is not 0. Returns the size in
+/// bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_build(
     sources: *const *const c_char,
@@ -68,8 +70,8 @@ pub extern "C" fn hectare_build(
     })
 }
 
-/// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user` and each
-/// problem in a line. Returns how many there are; 0 for a sound volume.
+/// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user`
+/// and each problem in a line. Returns how many there are; 0 for a sound volume.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_check(
     image: *const c_char,

@@ -1,7 +1,7 @@
 //! The caller's memory: text, buffers, places for results.
 //!
-//! Every `unsafe` block of what C passes is here. NULL is found; that anything else leads to what it should is the
-//! caller's promise, which the header states.
+//! Every `unsafe` block of what C passes is here. NULL is found; that anything else leads to what it should
+//! is the caller's promise, which the header states.
 
 #![allow(unsafe_code)]
 
@@ -45,8 +45,8 @@ pub(crate) fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Failure> 
     if len == 0 {
         return Ok(&[]);
     }
-    // SAFETY: not NULL, no longer than an object can be, and the caller promises that many bytes, which it does not
-    // change until the call returns.
+    // SAFETY: not NULL, no longer than an object can be, and the caller promises that many bytes, which it
+    // does not change until the call returns.
     Ok(unsafe { std::slice::from_raw_parts(at, len) })
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn buffer<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], Failur
     if len == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in `bytes`; nobody else uses the buffer until the call returns. Its bytes may have no value yet as
-    // far as C is concerned; they are memory that exists, and are written only.
+    // SAFETY: as in `bytes`; nobody else uses the buffer until the call returns. Its bytes may have no
+    // value yet as far as C is concerned; they are memory that exists, and are written only.
     Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
 }
 

@@ -48,8 +48,8 @@ pub extern "C" fn hectare_open(image: *const c_char, flags: u32) -> *mut hectare
     })
 }
 
-/// Writes everything and closes the volume: its handle leads to nothing any more, also after an error. Files and
-/// directories of it that are open stay readable, and keep the image locked.
+/// Writes everything and closes the volume: its handle leads to nothing any more, also after an error.
+/// Files and directories of it that are open stay readable, and keep the image locked.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_close(volume: *mut hectare_volume) -> c_int {
     status(|| Ok(VOLUMES.take(volume)?.close()?))

@@ -20,8 +20,8 @@ fn give(value: &[u8], to: *mut u8, len: usize) -> Result<isize, Failure> {
     Ok(whole)
 }
 
-/// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is too small,
-/// ENODATA if there is no such attribute.
+/// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is
+/// too small, ENODATA if there is no such attribute.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_getxattr(
     volume: *mut hectare_volume,
@@ -36,7 +36,8 @@ pub extern "C" fn hectare_getxattr(
     })
 }
 
-/// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len` is 0.
+/// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len`
+/// is 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_listxattr(
     volume: *mut hectare_volume,

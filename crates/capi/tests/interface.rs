@@ -1,5 +1,5 @@
-//! The interface as C programs have it: the committed header is the generated one, the examples compile by pkg-config
-//! and run under valgrind, and every misuse is an error.
+//! The interface as C programs have it: the committed header is the generated one, the examples compile by
+//! pkg-config and run under valgrind, and every misuse is an error.
 
 #![allow(clippy::unwrap_used)] // a test that can't go on fails
 

@@ -142,8 +142,8 @@ impl Image {
     /// Makes the image in a new file, which gets its name when it is complete.
     ///
     /// # Errors
-    /// If a source can't be read or is damaged, the size is too small (the text has one that is enough), there
-    /// is such a file, or writing failed.
+    /// If a source can't be read or is damaged, the size is too small (the text has one that is enough),
+    /// there is such a file, or writing failed.
     pub fn create(self, image: impl AsRef<Path>) -> Result<Built> {
         let path = image.as_ref();
         let place = path.display().to_string();

@@ -1,7 +1,8 @@
 //! What a volume lies on: a file, a block device, memory, a part of a disk, or your own storage.
 //!
-//! Implement [`Device`] and give it to [`VolumeOptions::open_device`](crate::VolumeOptions::open_device). Its contract is short and
-//! hard: what was written before a successful flush is durable, in any order; a write is not.
+//! Implement [`Device`] and give it to [`VolumeOptions::open_device`](crate::VolumeOptions::open_device).
+//! Its contract is short and hard: what was written before a successful flush is durable, in any order; a
+//! write is not.
 
 pub use hectare_device::{
     Device, Error, Extent, FileDevice, FileOptions, MemoryDevice, Operation, Overwrite, PendingFile, Reason,

@@ -57,10 +57,11 @@
 //!
 //! # What is promised
 //!
-//! - A volume is what the kernel's ext4 and e2fsck expect after everything, also after a crash: what was synced
-//!   is there when it is opened again.
+//! - A volume is what the kernel's ext4 and e2fsck expect after everything, also after a crash: what was
+//!   synced is there when it is opened again.
 //! - Every handle is `Send` and `Sync`; operations may run on any number of threads.
-//! - No input makes it panic; a damaged volume gives an [`Error`] that names the file, the place and the reason.
+//! - No input makes it panic; a damaged volume gives an [`Error`] that names the file, the place and the
+//!   reason.
 //! - Opening takes a lock on the file, so that two programs don't write one volume. It does not keep a kernel
 //!   from mounting the same file.
 //!

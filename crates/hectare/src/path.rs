@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Anything that names a file of a volume: `&str`, `String`, bytes, `OsStr`, [`Path`], and references to them.
+/// Anything that names a file of a volume: `&str`, `String`, bytes, `OsStr`, [`Path`], and references to
+/// them.
 pub trait VolumePath {
     /// The bytes of the path.
     fn volume_path(&self) -> Cow<'_, [u8]>;

@@ -14,8 +14,8 @@ const LINKS_MAX: u32 = 40;
 
 /// An ext2, ext3 or ext4 volume that is open.
 ///
-/// A cheap handle: clone it and share it between threads. Dropping the last handle (files have one each) closes
-/// the volume; [`close`](Self::close) reports whether that worked.
+/// A cheap handle: clone it and share it between threads. Dropping the last handle (files have one each)
+/// closes the volume; [`close`](Self::close) reports whether that worked.
 #[derive(Clone)]
 pub struct Volume {
     engine: hectare_engine::Volume,
@@ -69,12 +69,12 @@ impl VolumeOptions {
     }
 
     /// Opens the volume in a file or on a block device, and locks it: for other programs' writing if it is
-    /// opened for reading, else for any use. A journal that must be replayed is, in memory only if the volume is
-    /// opened for reading.
+    /// opened for reading, else for any use. A journal that must be replayed is, in memory only if the
+    /// volume is opened for reading.
     ///
     /// # Errors
-    /// If there is no such file, it is locked, or it holds no volume that can be opened; the text says what it
-    /// holds.
+    /// If there is no such file, it is locked, or it holds no volume that can be opened; the text says what
+    /// it holds.
     pub fn open(&self, image: impl AsRef<Path>) -> Result<Volume> {
         let options = FileOptions::new().write(!self.engine.read_only).direct(self.direct);
         self.open_device(Arc::new(options.open(image)?))
@@ -218,8 +218,8 @@ impl Volume {
         file.close()
     }
 
-    /// Copies the content and the permissions of a file to another, which is made or replaced; returns the bytes.
-    /// Holes stay holes.
+    /// Copies the content and the permissions of a file to another, which is made or replaced; returns the
+    /// bytes. Holes stay holes.
     ///
     /// # Errors
     /// If either can't be opened, the first is no regular file, both are one, or the volume is full.
@@ -533,7 +533,8 @@ impl Volume {
         Ok(done.iter().flat_map(|(name, _)| [b"/", name.as_slice()].concat()).collect())
     }
 
-    /// Where a file is to be made that is asked for at `path`: links at its end that lead to nothing are followed.
+    /// Where a file is to be made that is asked for at `path`: links at its end that lead to nothing are
+    /// followed.
     pub(crate) fn beyond_links(&self, path: &[u8]) -> Result<Vec<u8>, Cause> {
         let mut path = path.to_vec();
         for _ in 0..LINKS_MAX {

@@ -243,8 +243,8 @@ pub(crate) fn fill_node(
     }
 }
 
-/// Long targets go to a block, on volumes with inline data as well: e2fsck (1.47) overlooks the attribute block
-/// of a link in its inode, and does not count it for quotas.
+/// Long targets go to a block, on volumes with inline data as well: e2fsck (1.47) overlooks the attribute
+/// block of a link in its inode, and does not count it for quotas.
 fn fill_symlink(
     core: &Core,
     handle: &mut Handle<'_>,

@@ -24,9 +24,9 @@ impl Access {
 /// An open regular file.
 ///
 /// It has one position, which all its clones share ([`try_clone`](Self::try_clone)); reads and writes at an
-/// offset don't use it. It keeps its volume open, and its content: a file whose last name is removed lives until
-/// it is closed. Small writes at the end may stay in memory for some seconds; [`sync_all`](Self::sync_all) and
-/// [`close`](Self::close) report what becomes of them.
+/// offset don't use it. It keeps its volume open, and its content: a file whose last name is removed lives
+/// until it is closed. Small writes at the end may stay in memory for some seconds;
+/// [`sync_all`](Self::sync_all) and [`close`](Self::close) report what becomes of them.
 #[derive(Clone)]
 pub struct File(Arc<Inner>);
 
@@ -118,7 +118,8 @@ impl File {
         self.done(self.0.open.sync_data())
     }
 
-    /// Allocates space for a range, which reads as zeros where nothing was written; the file grows to its end.
+    /// Allocates space for a range, which reads as zeros where nothing was written; the file grows to its
+    /// end.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at); of kind `Unsupported` on files with block maps.
@@ -191,8 +192,8 @@ impl File {
         &self.0.open
     }
 
-    /// Places what is still in memory and reports whether that worked. Dropping does the same, silently. It makes
-    /// nothing durable.
+    /// Places what is still in memory and reports whether that worked. Dropping does the same, silently. It
+    /// makes nothing durable.
     ///
     /// # Errors
     /// The first write that failed.

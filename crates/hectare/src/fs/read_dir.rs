@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Entries read at a time.
 const STEP: usize = 256;
 
-/// The entries of a directory, without `.` and `..`, in the order of its hash: what is added or removed meanwhile
-/// may be among them or not, every other entry is, once.
+/// The entries of a directory, without `.` and `..`, in the order of its hash: what is added or removed
+/// meanwhile may be among them or not, every other entry is, once.
 pub struct ReadDir {
     directory: Arc<Directory>,
     from: Cookie,

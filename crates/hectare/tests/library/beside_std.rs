@@ -1,5 +1,5 @@
-//! The same programs for `std::fs` on a directory of the host and for a volume: results and kinds of errors are
-//! the same.
+//! The same programs for `std::fs` on a directory of the host and for a volume: results and kinds of errors
+//! are the same.
 
 use crate::{close_clean, in_memory};
 use hectare::Volume;
