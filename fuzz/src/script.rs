@@ -1,8 +1,8 @@
 //! Everything that writing to a volume can do, as a short program decoded from an input.
 //!
-//! Names come from a small set, so that operations meet each other: a directory under a file's name, a rename
-//! onto its own parent, a file removed while it is open. What is only for some volumes (ranges of files, flags,
-//! limits) is in [`special`](self::special).
+//! Names come from a small set, so that operations meet each other: a directory under a file's name, a
+//! rename onto its own parent, a file removed while it is open. What is only for some volumes (ranges of
+//! files, flags, limits) is in [`special`](self::special).
 //!
 //! With a device to watch, each operation runs between two syncs, and one that is refused because of
 //! corruption must leave everything in use as it was ([`repair::first_change`]). Operations that are many, or

@@ -27,6 +27,7 @@ pub(crate) mod identify;
 pub(crate) mod info;
 pub(crate) mod ln;
 pub(crate) mod ls;
+pub(crate) mod manual;
 pub(crate) mod map;
 pub(crate) mod mkdir;
 pub(crate) mod mke2fs;
@@ -114,6 +115,7 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),
+    Manual(manual::Arguments),
 }
 
 impl Command {
@@ -196,6 +198,7 @@ impl Command {
             #[cfg(feature = "lab")]
             Self::Reproduce(arguments) => reproduce::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),
+            Self::Manual(arguments) => manual::run(&arguments),
         }
     }
 }

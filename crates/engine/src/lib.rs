@@ -75,8 +75,3 @@ pub use volume::memory_stats::Gauges;
 pub use volume::open_file::OpenFile;
 pub use volume::pinned_inode::HeldInode;
 pub use volume::quotas::{QuotaLimits, QuotaReport};
-
-/// The example of the project's page, as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}

@@ -1,4 +1,5 @@
-//! Operations that only some volumes are for: ranges of files, maps exchanged, folded names, projects, limits.
+//! Operations that only some volumes are for: ranges of files, maps exchanged, folded names, projects,
+//! limits.
 
 use super::{COMMON, Run};
 use hectare_engine::{Caller, FallocateMode, InodeFlags, QuotaKind, QuotaLimits, Result};

@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 26] = [
+const LAYERS: [&str; 28] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -35,6 +35,8 @@ const LAYERS: [&str; 26] = [
     "hectare-lab",
     "hectare-monitor",
     "hectare",
+    "hectare-capi",
+    "hectare-cli",
 ];
 const ORACLE: &str = "hectare-oracle";
 /// Those that no layer uses, and that may use any.

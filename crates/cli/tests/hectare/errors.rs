@@ -408,3 +408,22 @@ fn regression_what_is_no_volume_is_named_by_every_command() {
         }
     }
 }
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    hectare(&["manual", folder.path().to_str().unwrap()]).ok();
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(page("hectare.1").contains("hectare\\-build(1)"));
+    assert!(page("hectare-build.1").contains("\\-\\-explain\\-size"));
+    let help = hectare(&["help"]).ok().text();
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names =
+        commands.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    let missing: Vec<_> = names
+        .filter(|name| *name != "help" && !folder.path().join(format!("hectare-{name}.1")).exists())
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let nowhere = hectare(&["manual", "/nowhere/at/all"]);
+    assert!(nowhere.refused().contains("/nowhere/at/all"), "the directory is named");
+}

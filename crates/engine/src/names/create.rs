@@ -243,8 +243,8 @@ pub(crate) fn fill_node(
     }
 }
 
-/// Long targets go to a block, on volumes with inline data as well: e2fsck (1.47) overlooks the attribute block
-/// of a link in its inode, and does not count it for quotas.
+/// Long targets go to a block, on volumes with inline data as well: e2fsck (1.47) overlooks the attribute
+/// block of a link in its inode, and does not count it for quotas.
 fn fill_symlink(
     core: &Core,
     handle: &mut Handle<'_>,
@@ -366,13 +366,14 @@ pub(crate) fn link(core: &Core, inode: InodeNr, parent: InodeNr, name: &[u8]) ->
     let dir = core.state.directory(parent)?;
     let target = core.state.inode(inode)?;
     let kind = target.get().kind().ok_or(Error::NotFound)?;
-    if kind == Kind::Directory {
-        return Err(Error::LinkToDirectory);
-    }
     reclaim::retry(core, || {
         let _dir = dir.lock().write();
         check_directory_writable(core, &dir, Deed::AddName)?;
         let spot = lookup::spot_locked(core, &dir, name)?;
+        // After the name, as in the kernel, and before its lock, which may be the one that is held.
+        if kind == Kind::Directory {
+            return Err(Error::LinkToDirectory);
+        }
         let _file = target.lock().write();
         core.check_changeable(&target)?;
         flags::check_same_project(&dir, &target)?;

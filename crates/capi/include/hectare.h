@@ -1,0 +1,329 @@
+// Hectare: ext2, ext3 and ext4 volumes from user space, for C and C++.
+//
+// Every function that fails returns -1, or NULL where it returns a handle; errno and hectare_errno() then say why,
+// and hectare_message() in one line of text. Handles may be used from any number of threads at once. They are no
+// addresses: one that was closed, twice or never opened is an error (EBADF), and so is a NULL where something is
+// needed (EFAULT). Paths are those of the volume: bytes, separated by '/', from its root.
+//
+// Generated from the Rust sources; HECTARE_BLESS=1 cargo test -p hectare-capi writes it anew.
+
+#ifndef HECTARE_H
+#define HECTARE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The version of this interface: another number is another interface.
+#define HECTARE_ABI 0
+
+// For hectare_file_open: for reading.
+#define HECTARE_READ 1
+
+// For hectare_file_open: for writing.
+#define HECTARE_WRITE 2
+
+// For hectare_file_open: the file is made if there is none.
+#define HECTARE_CREATE 4
+
+// For hectare_file_open: the file is made, and must not exist.
+#define HECTARE_EXCLUSIVE 8
+
+// For hectare_file_open: the content is removed.
+#define HECTARE_TRUNCATE 16
+
+// For hectare_build: the smallest size that holds everything.
+#define HECTARE_SIZE_MINIMAL 0
+
+// For hectare_build: a tenth more than the smallest.
+#define HECTARE_SIZE_AMPLE 1
+
+// For hectare_open: for reading only.
+#define HECTARE_READ_ONLY 0
+
+// For hectare_open: for reading and writing.
+#define HECTARE_READ_WRITE 1
+
+// A directory that is listed.
+typedef struct hectare_dir hectare_dir;
+
+// An open regular file, without a position.
+typedef struct hectare_file hectare_file;
+
+// An open volume.
+typedef struct hectare_volume hectare_volume;
+
+// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any
+// thread and from several at once. Offsets and lengths are bytes inside `size`.
+typedef struct {
+  // sizeof(struct hectare_device), so that it can grow.
+  uintptr_t struct_size;
+  // What every function is called with.
+  void *user;
+  // Bytes that there are.
+  uint64_t size;
+  // Fills `to` with `len` bytes from offset `at`.
+  int (*read)(void *user, uint8_t *to, uintptr_t len, uint64_t at);
+  // Writes `len` bytes at offset `at`; NULL for storage that can only be read.
+  int (*write)(void *user, const uint8_t *from, uintptr_t len, uint64_t at);
+  // Makes what was written durable; NULL if it is as soon as `write` returns.
+  int (*flush)(void *user);
+  // Called once, when nothing uses the storage any more; may be NULL.
+  void (*release)(void *user);
+} hectare_device;
+
+// An entry of a directory.
+typedef struct {
+  // The number of the inode.
+  uint64_t ino;
+  // What it is, as in d_type of readdir(3).
+  uint32_t kind;
+  // Bytes of the name.
+  uint32_t name_len;
+  // The name, with a NUL behind it.
+  uint8_t name[256];
+} hectare_dirent;
+
+// A time: seconds since 1970, and nanoseconds.
+typedef struct {
+  // Seconds since 1970.
+  int64_t seconds;
+  // 0 to 999,999,999.
+  uint32_t nanoseconds;
+  // 0.
+  uint32_t reserved;
+} hectare_time;
+
+// What an inode says of its file.
+typedef struct {
+  // The number of the inode.
+  uint64_t ino;
+  // Bytes of content.
+  uint64_t size;
+  // 512-byte sectors in use.
+  uint64_t blocks;
+  // Hard links.
+  uint64_t nlink;
+  // Kind and permissions, as st_mode.
+  uint32_t mode;
+  // Owner.
+  uint32_t uid;
+  // Group.
+  uint32_t gid;
+  // The volume's block size in bytes.
+  uint32_t blksize;
+  // Major number of a device.
+  uint32_t rdev_major;
+  // Minor number of a device.
+  uint32_t rdev_minor;
+  // Last access.
+  hectare_time atime;
+  // Last change of the content.
+  hectare_time mtime;
+  // Last change of the inode.
+  hectare_time ctime;
+  // Creation; 0 if inodes have no room for it.
+  hectare_time btime;
+} hectare_stat;
+
+// How full a volume is.
+typedef struct {
+  // Bytes for content, free or not.
+  uint64_t total;
+  // Free bytes, those reserved for root included.
+  uint64_t free;
+  // Free bytes for everyone.
+  uint64_t available;
+  // Inodes, free or not.
+  uint64_t inodes;
+  // Free inodes.
+  uint64_t free_inodes;
+  // Bytes of a block.
+  uint32_t block_size;
+  // 0.
+  uint32_t reserved;
+} hectare_space;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of the interface that the library has: a program that was compiled for another must not use
+// it.
+uint32_t hectare_abi(void);
+
+// Opens the volume on storage of the caller's, which is used until the volume, and everything opened in
+// it, is closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
+hectare_volume *hectare_open_device(const hectare_device *from,
+                                    uint32_t flags);
+
+// Makes an empty ext4 volume on storage of the caller's, which is released afterwards.
+int hectare_mkfs_device(const hectare_device *from, int replace);
+
+// Opens a directory to list it.
+hectare_dir *hectare_opendir(hectare_volume *volume, const char *path);
+
+// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error. `.` and `..` are left out.
+int hectare_readdir(hectare_dir *directory,
+                    hectare_dirent *to);
+
+// Ends the listing.
+int hectare_closedir(hectare_dir *directory);
+
+// The number of the last error of this thread, as Linux numbers them; 0 if there was none.
+int hectare_errno(void);
+
+// The text of the last error of this thread: one line that names the file and the reason. It stays until
+// the next call of this thread that fails.
+const char *hectare_message(void);
+
+// Opens a regular file; flags are a sum. A file that is made gets the permission bits of `mode`.
+hectare_file *hectare_file_open(hectare_volume *volume,
+                                const char *path,
+                                uint32_t flags,
+                                uint32_t mode);
+
+// Reads up to `len` bytes from offset `at`; returns how many: fewer at the end of the file only.
+intptr_t hectare_file_read(hectare_file *file, uint8_t *to, uintptr_t len, uint64_t at);
+
+// Writes `len` bytes at offset `at`; returns how many: fewer if the volume became full only.
+intptr_t hectare_file_write(hectare_file *file, const uint8_t *from, uintptr_t len, uint64_t at);
+
+// Makes the file that long.
+int hectare_file_truncate(hectare_file *file, uint64_t len);
+
+// Allocates space for a range; the file grows to its end.
+int hectare_file_allocate(hectare_file *file, uint64_t at, uint64_t len);
+
+// Frees the blocks of a range, which then reads as zeros.
+int hectare_file_punch(hectare_file *file, uint64_t at, uint64_t len);
+
+// Makes content and metadata durable.
+int hectare_file_sync(hectare_file *file);
+
+// What the inode says.
+int hectare_file_stat(hectare_file *file, hectare_stat *to);
+
+// The first offset from `at` on that holds data, into `to`; fails with ENXIO if none follows.
+int hectare_file_seek_data(hectare_file *file, uint64_t at, uint64_t *to);
+
+// The first offset from `at` on that is in a hole, which the end of the file is, too, into `to`; fails
+// with ENXIO beyond it.
+int hectare_file_seek_hole(hectare_file *file,
+                           uint64_t at,
+                           uint64_t *to);
+
+// Closes the file: its handle leads to nothing any more, also after an error, which is the first write
+// that failed.
+int hectare_file_close(hectare_file *file);
+
+// Makes an empty ext4 volume of `size` bytes in a new file. `label` and `features` (names of mke2fs,
+// separated by commas, `^` before what is left out) may be NULL. A file that is there is replaced if
+// `replace` is not 0.
+int hectare_mkfs(const char *image,
+                 uint64_t size,
+                 const char *label,
+                 const char *features,
+                 int replace);
+
+// Makes an image of `count` sources, each a directory or a tar archive, in layers of which later ones win.
+// `size` is one of the constants, or bytes. With a `source_date_epoch` that is not negative the same
+// sources give the same image. A file that is there is replaced if `replace` is not 0. Returns the size in
+// bytes.
+int64_t hectare_build(const char *const *sources,
+                      uintptr_t count,
+                      const char *image,
+                      uint64_t size,
+                      int64_t source_date_epoch,
+                      int replace);
+
+// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user`
+// and each problem in a line. Returns how many there are; 0 for a sound volume.
+int64_t hectare_check(const char *image,
+                      void (*problem)(void *user, const char *line),
+                      void *user);
+
+// What the inode at a path says; a symbolic link at the end is followed.
+int hectare_stat_path(hectare_volume *volume, const char *path, hectare_stat *to);
+
+// What the inode at a path says; a symbolic link at the end is not followed.
+int hectare_lstat_path(hectare_volume *volume, const char *path, hectare_stat *to);
+
+// Makes a directory with these permission bits.
+int hectare_mkdir(hectare_volume *volume, const char *path, uint32_t mode);
+
+// Removes a name that is no directory's.
+int hectare_unlink(hectare_volume *volume, const char *path);
+
+// Removes an empty directory.
+int hectare_rmdir(hectare_volume *volume, const char *path);
+
+// Renames in one step; what has the new name is removed.
+int hectare_rename(hectare_volume *volume, const char *from, const char *to);
+
+// Gives a file a second name.
+int hectare_link(hectare_volume *volume, const char *from, const char *to);
+
+// Makes a symbolic link at `path` that leads to `target`.
+int hectare_symlink(hectare_volume *volume, const char *target, const char *path);
+
+// Where a symbolic link leads, into `to`, cut to `len` bytes and without a NUL; returns the whole length.
+intptr_t hectare_readlink(hectare_volume *volume,
+                          const char *path,
+                          uint8_t *to,
+                          uintptr_t len);
+
+// Changes the permission bits; links are followed.
+int hectare_chmod(hectare_volume *volume, const char *path, uint32_t mode);
+
+// Changes owner and group of what is at a path itself; 4294967295 leaves one as it is.
+int hectare_lchown(hectare_volume *volume, const char *path, uint32_t uid, uint32_t gid);
+
+// Changes the times of what is at a path itself; NULL leaves one as it is.
+int hectare_lutimes(hectare_volume *volume,
+                    const char *path,
+                    const hectare_time *atime,
+                    const hectare_time *mtime);
+
+// Opens the volume in a file or on a block device, and locks that. NULL if it can't.
+hectare_volume *hectare_open(const char *image, uint32_t flags);
+
+// Writes everything and closes the volume: its handle leads to nothing any more, also after an error.
+// Files and directories of it that are open stay readable, and keep the image locked.
+int hectare_close(hectare_volume *volume);
+
+// Makes all changes durable.
+int hectare_sync(hectare_volume *volume);
+
+// How full a volume is.
+int hectare_statfs(hectare_volume *volume, hectare_space *to);
+
+// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is
+// too small, ENODATA if there is no such attribute.
+intptr_t hectare_getxattr(hectare_volume *volume,
+                          const char *path,
+                          const char *name,
+                          uint8_t *to,
+                          uintptr_t len);
+
+// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len`
+// is 0.
+intptr_t hectare_listxattr(hectare_volume *volume,
+                           const char *path,
+                           uint8_t *to,
+                           uintptr_t len);
+
+// Sets an attribute, new or not.
+int hectare_setxattr(hectare_volume *volume,
+                     const char *path,
+                     const char *name,
+                     const uint8_t *value,
+                     uintptr_t len);
+
+// Removes an attribute.
+int hectare_removexattr(hectare_volume *volume, const char *path, const char *name);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* HECTARE_H */

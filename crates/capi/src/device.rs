@@ -1,0 +1,151 @@
+//! Devices of the caller's: storage behind callbacks.
+
+#![allow(unsafe_code)] // names that C calls, and calls of C
+
+use crate::failure::{EFAULT, EINVAL, Failure, guard};
+use crate::memory::read;
+use crate::volume::{hectare_volume, keep, options};
+use hectare::device::{Bytes, Device, Error, Operation, Reason, Result, Span, check_change, check_range};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+/// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any
+/// thread and from several at once. Offsets and lengths are bytes inside `size`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct hectare_device {
+    /// sizeof(struct hectare_device), so that it can grow.
+    pub struct_size: usize,
+    /// What every function is called with.
+    pub user: *mut c_void,
+    /// Bytes that there are.
+    pub size: u64,
+    /// Fills `to` with `len` bytes from offset `at`.
+    pub read: Option<extern "C" fn(user: *mut c_void, to: *mut u8, len: usize, at: u64) -> c_int>,
+    /// Writes `len` bytes at offset `at`; NULL for storage that can only be read.
+    pub write: Option<extern "C" fn(user: *mut c_void, from: *const u8, len: usize, at: u64) -> c_int>,
+    /// Makes what was written durable; NULL if it is as soon as `write` returns.
+    pub flush: Option<extern "C" fn(user: *mut c_void) -> c_int>,
+    /// Called once, when nothing uses the storage any more; may be NULL.
+    pub release: Option<extern "C" fn(user: *mut c_void)>,
+}
+
+struct Callbacks(hectare_device);
+
+// SAFETY: the header requires that the functions can be called from any thread, several at once; the
+// pointers are only passed on.
+unsafe impl Send for Callbacks {}
+// SAFETY: as above.
+unsafe impl Sync for Callbacks {}
+
+const NAME: &str = "the caller's device";
+/// Zeros that are written at a time.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+impl Callbacks {
+    fn answered(&self, operation: Operation, span: Span, errno: c_int) -> Result<()> {
+        match errno {
+            0 => Ok(()),
+            errno => Err(Error::new(NAME, operation, Some(span), Reason::Io(errno))),
+        }
+    }
+}
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            release(self.0.user);
+        }
+    }
+}
+
+impl Device for Callbacks {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn len(&self) -> Bytes {
+        Bytes::new(self.0.size)
+    }
+
+    fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+        let span = Span::new(at, Bytes::of(buf.len()));
+        check_range(self, Operation::Read, span)?;
+        let Some(read) = self.0.read else { return self.answered(Operation::Read, span, EFAULT) };
+        self.answered(Operation::Read, span, read(self.0.user, buf.as_mut_ptr(), buf.len(), at.get()))
+    }
+
+    fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
+        let span = Span::new(at, Bytes::of(data.len()));
+        check_change(self, Operation::Write, span)?;
+        let Some(write) = self.0.write else { return self.answered(Operation::Write, span, EFAULT) };
+        self.answered(Operation::Write, span, write(self.0.user, data.as_ptr(), data.len(), at.get()))
+    }
+
+    fn flush(&self) -> Result<()> {
+        let span = Span::new(Bytes::ZERO, self.len());
+        self.0.flush.map_or(Ok(()), |flush| self.answered(Operation::Flush, span, flush(self.0.user)))
+    }
+
+    fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
+        check_change(self, Operation::Zero, Span::new(at, len))?;
+        let (mut at, mut left) = (at, len.get());
+        while left > 0 {
+            let some = usize::try_from(left).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+            self.write_at(at, &ZEROS[..some])?;
+            at += Bytes::of(some);
+            left -= Bytes::of(some).get();
+        }
+        Ok(())
+    }
+
+    /// A hint only.
+    fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
+        check_change(self, Operation::Discard, Span::new(at, len))
+    }
+
+    fn resize(&self, len: Bytes) -> Result<()> {
+        let why = Reason::Unsupported("a device of the caller's has a fixed size");
+        Err(Error::new(NAME, Operation::Resize, Some(Span::new(Bytes::ZERO, len)), why))
+    }
+
+    fn is_zeroed(&self) -> bool {
+        false
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.0.write.is_none()
+    }
+}
+
+/// Takes over the storage; after an error `release` is called as well.
+fn device(from: *const hectare_device) -> std::result::Result<Callbacks, Failure> {
+    let given = read(from, "the device")?;
+    if given.struct_size != size_of::<hectare_device>() {
+        return Err(Failure::new(EINVAL, "the device's struct_size is that of another version of hectare.h"));
+    }
+    if given.read.is_none() {
+        return Err(Failure::new(EFAULT, "the device has no function to read"));
+    }
+    Ok(Callbacks(given))
+}
+
+/// Opens the volume on storage of the caller's, which is used until the volume, and everything opened in
+/// it, is closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_open_device(from: *const hectare_device, flags: u32) -> *mut hectare_volume {
+    guard(std::ptr::null_mut(), || {
+        let device = device(from)?;
+        keep(options(flags)?.open_device(Arc::new(device))?)
+    })
+}
+
+/// Makes an empty ext4 volume on storage of the caller's, which is released afterwards.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_mkfs_device(from: *const hectare_device, replace: c_int) -> c_int {
+    crate::failure::status(|| {
+        let device = device(from)?;
+        Ok(hectare::mkfs::Format::new().replace(replace != 0).on_device(&device)?)
+    })
+}

@@ -1,0 +1,71 @@
+//! Directories that are listed.
+
+#![allow(unsafe_code)] // names that C calls
+
+use crate::failure::{guard, status};
+use crate::handles::Table;
+use crate::memory::{put, text};
+use crate::volume::{hectare_volume, volume};
+use hectare::fs::{FileType, ReadDir};
+use std::ffi::{c_char, c_int};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A directory that is listed.
+#[allow(non_camel_case_types, missing_debug_implementations)]
+pub struct hectare_dir {
+    _private: [u8; 0],
+}
+
+/// An entry of a directory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct hectare_dirent {
+    /// The number of the inode.
+    pub ino: u64,
+    /// What it is, as in d_type of readdir(3).
+    pub kind: u32,
+    /// Bytes of the name.
+    pub name_len: u32,
+    /// The name, with a NUL behind it.
+    pub name: [u8; 256],
+}
+
+static DIRECTORIES: Table<Arc<Mutex<ReadDir>>> = Table::new("directory");
+
+/// Opens a directory to list it.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_opendir(volume: *mut hectare_volume, path: *const c_char) -> *mut hectare_dir {
+    guard(std::ptr::null_mut(), || {
+        let listing = self::volume(volume)?.read_dir(text(path, "the path")?)?;
+        DIRECTORIES.insert(Arc::new(Mutex::new(listing)))
+    })
+}
+
+/// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error. `.` and `..` are left out.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_readdir(directory: *mut hectare_dir, to: *mut hectare_dirent) -> c_int {
+    guard(-1, || {
+        let listing = DIRECTORIES.get(directory)?;
+        let Some(entry) = listing.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(0) };
+        let entry = entry?;
+        let bytes = entry.file_name_bytes();
+        let mut name = [0; 256];
+        let len = bytes.len().min(name.len() - 1);
+        name[..len].copy_from_slice(&bytes[..len]);
+        let name_len = u32::try_from(len).unwrap_or_default();
+        put(to, hectare_dirent { ino: entry.ino(), kind: number_of(entry.file_type()?), name_len, name })?;
+        Ok(1)
+    })
+}
+
+/// The number of a kind in d_type: the upper bits of the mode.
+fn number_of(kind: FileType) -> u32 {
+    u32::from(kind.mode_bits() >> 12)
+}
+
+/// Ends the listing.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_closedir(directory: *mut hectare_dir) -> c_int {
+    status(|| DIRECTORIES.take(directory).map(drop))
+}

@@ -1,0 +1,101 @@
+//! Volumes.
+
+#![allow(unsafe_code)] // names that C calls
+
+use crate::failure::{Failure, guard, status};
+use crate::handles::Table;
+use crate::memory::{host_path, put};
+use hectare::Volume;
+use std::ffi::{c_char, c_int};
+
+/// An open volume.
+#[allow(non_camel_case_types, missing_debug_implementations)]
+pub struct hectare_volume {
+    _private: [u8; 0],
+}
+
+/// For hectare_open: for reading only.
+pub const HECTARE_READ_ONLY: u32 = 0;
+/// For hectare_open: for reading and writing.
+pub const HECTARE_READ_WRITE: u32 = 1;
+
+static VOLUMES: Table<Volume> = Table::new("volume");
+
+pub(crate) fn volume(handle: *mut hectare_volume) -> Result<Volume, Failure> {
+    VOLUMES.get(handle)
+}
+
+pub(crate) fn keep(volume: Volume) -> Result<*mut hectare_volume, Failure> {
+    VOLUMES.insert(volume)
+}
+
+pub(crate) fn options(flags: u32) -> Result<hectare::VolumeOptions, Failure> {
+    match flags {
+        HECTARE_READ_ONLY => Ok(Volume::options()),
+        HECTARE_READ_WRITE => Ok(Volume::options().write(true)),
+        _ => {
+            Err(Failure::new(crate::failure::EINVAL, "the flags are HECTARE_READ_ONLY or HECTARE_READ_WRITE"))
+        }
+    }
+}
+
+/// Opens the volume in a file or on a block device, and locks that. NULL if it can't.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_open(image: *const c_char, flags: u32) -> *mut hectare_volume {
+    guard(std::ptr::null_mut(), || {
+        let opened = options(flags)?.open(host_path(image, "the image's path")?)?;
+        keep(opened)
+    })
+}
+
+/// Writes everything and closes the volume: its handle leads to nothing any more, also after an error.
+/// Files and directories of it that are open stay readable, and keep the image locked.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_close(volume: *mut hectare_volume) -> c_int {
+    status(|| Ok(VOLUMES.take(volume)?.close()?))
+}
+
+/// Makes all changes durable.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_sync(volume: *mut hectare_volume) -> c_int {
+    status(|| Ok(self::volume(volume)?.sync()?))
+}
+
+/// How full a volume is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(non_camel_case_types)]
+pub struct hectare_space {
+    /// Bytes for content, free or not.
+    pub total: u64,
+    /// Free bytes, those reserved for root included.
+    pub free: u64,
+    /// Free bytes for everyone.
+    pub available: u64,
+    /// Inodes, free or not.
+    pub inodes: u64,
+    /// Free inodes.
+    pub free_inodes: u64,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// How full a volume is.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_statfs(volume: *mut hectare_volume, to: *mut hectare_space) -> c_int {
+    status(|| {
+        let space = self::volume(volume)?.space()?;
+        let found = hectare_space {
+            total: space.total,
+            free: space.free,
+            available: space.available,
+            inodes: space.inodes,
+            free_inodes: space.free_inodes,
+            block_size: space.block_size,
+            reserved: 0,
+        };
+        put(to, found)
+    })
+}

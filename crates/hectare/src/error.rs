@@ -1,0 +1,178 @@
+//! The one error of this crate: what was done, to which file of which volume, and why it failed.
+//!
+//! It becomes an [`io::Error`] by `?`, with the kind that `std` has for the condition; the text stays. The
+//! cause is its [`source`](std::error::Error::source), to be downcast by who must act on it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+
+/// The result of the operations of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed: one line that names the file and the reason.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    /// The device, and the path in its volume.
+    place: String,
+    kind: io::ErrorKind,
+    /// As Linux numbers errors, whatever the host.
+    errno: i32,
+    cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Error {
+    fn new(place: String, errno: i32, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(Box::new(Inner { place, kind: kind_of(errno), errno, cause: cause.into() }))
+    }
+
+    /// An error of the engine about a path of a volume on the device with this name.
+    pub(crate) fn at(device: &str, path: &[u8], cause: hectare_engine::Error) -> Self {
+        Self::new(format!("{device}:{}", String::from_utf8_lossy(path)), cause.errno(), cause)
+    }
+
+    /// An error of the engine about a whole volume.
+    pub(crate) fn of_volume(device: &str, cause: hectare_engine::Error) -> Self {
+        Self::new(device.to_owned(), cause.errno(), cause)
+    }
+
+    /// An error about an argument, or what an operation found (`EINVAL`).
+    pub(crate) fn invalid(
+        place: impl Into<String>,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::new(place.into(), EINVAL, cause)
+    }
+
+    /// An error about content that is no text (`EILSEQ`).
+    pub(crate) fn not_text(place: String, cause: std::str::Utf8Error) -> Self {
+        Self(Box::new(Inner { place, kind: io::ErrorKind::InvalidData, errno: EILSEQ, cause: cause.into() }))
+    }
+
+    /// An error about a handle that does not allow the operation (`EBADF`).
+    pub(crate) fn bad_handle(place: impl Into<String>, why: &'static str) -> Self {
+        Self::new(place.into(), EBADF, why)
+    }
+
+    /// An error of the host's.
+    pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
+        let errno = cause.raw_os_error().unwrap_or(EIO);
+        Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
+    }
+
+    /// The kind that `std` has for the condition.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        self.0.kind
+    }
+
+    /// The number by which Linux names the condition, on every host.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        self.0.errno
+    }
+
+    /// The file: the device, a colon and the path in its volume.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.0.place
+    }
+}
+
+const EIO: i32 = 5;
+const EBADF: i32 = 9;
+const EINVAL: i32 = 22;
+const EILSEQ: i32 = 84;
+
+/// The kind of an error with this number of Linux's.
+#[cfg(target_os = "linux")]
+fn kind_of(errno: i32) -> io::ErrorKind {
+    io::Error::from_raw_os_error(errno).kind()
+}
+
+/// The kind of an error with this number of Linux's, whose numbers the host does not share.
+#[cfg(not(target_os = "linux"))]
+fn kind_of(errno: i32) -> io::ErrorKind {
+    match errno {
+        1 | 13 => io::ErrorKind::PermissionDenied,
+        2 => io::ErrorKind::NotFound,
+        12 => io::ErrorKind::OutOfMemory,
+        17 => io::ErrorKind::AlreadyExists,
+        18 => io::ErrorKind::CrossesDevices,
+        20 => io::ErrorKind::NotADirectory,
+        21 => io::ErrorKind::IsADirectory,
+        22 | 36 => io::ErrorKind::InvalidInput,
+        26 | 16 => io::ErrorKind::ResourceBusy,
+        27 => io::ErrorKind::FileTooLarge,
+        28 => io::ErrorKind::StorageFull,
+        30 => io::ErrorKind::ReadOnlyFilesystem,
+        31 => io::ErrorKind::TooManyLinks,
+        39 => io::ErrorKind::DirectoryNotEmpty,
+        95 => io::ErrorKind::Unsupported,
+        116 => io::ErrorKind::StaleNetworkFileHandle,
+        117 => io::ErrorKind::InvalidData,
+        122 => io::ErrorKind::QuotaExceeded,
+        _ => io::ErrorKind::Other,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause: Cow<'_, str> = self.0.cause.to_string().into();
+        // Devices name themselves.
+        if self.0.place.is_empty() || cause.starts_with(&self.0.place) {
+            f.write_str(&cause)
+        } else {
+            write!(f, "{}: {cause}", self.0.place)
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("place", &self.0.place)
+            .field("kind", &self.0.kind)
+            .field("errno", &self.0.errno)
+            .field("cause", &self.0.cause)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0.cause)
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+impl From<hectare_device::Error> for Error {
+    fn from(error: hectare_device::Error) -> Self {
+        let errno = error.raw_os_error();
+        Self::new(String::new(), errno, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_file_and_becomes_one_of_std() {
+        let error = Error::at("disk.img", b"/etc/x", hectare_engine::Error::NotFound);
+        assert_eq!(error.to_string(), "disk.img:/etc/x: no such file or directory");
+        assert_eq!((error.kind(), error.errno()), (io::ErrorKind::NotFound, 2));
+        let error = io::Error::from(error);
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("disk.img:/etc/x"));
+        let inner = error.into_inner().unwrap();
+        let source = std::error::Error::source(&*inner).unwrap();
+        assert!(source.downcast_ref::<hectare_engine::Error>().is_some());
+    }
+}

@@ -1,0 +1,146 @@
+//! How a file is opened.
+
+use crate::error::{Error, Result};
+use crate::fs::File;
+use crate::fs::file::Access;
+use crate::fs::metadata::mode_bits;
+use crate::path::VolumePath;
+use crate::volume::Volume;
+use hectare_engine::{Creation, Error as Cause};
+
+/// How a file is opened, as in `std`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    append: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+    mode: Option<u32>,
+    owner: Option<(u32, u32)>,
+}
+
+impl OpenOptions {
+    /// Nothing is asked for.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// For reading.
+    #[must_use]
+    pub fn read(mut self, read: bool) -> Self {
+        self.read = read;
+        self
+    }
+
+    /// For writing.
+    #[must_use]
+    pub fn write(mut self, write: bool) -> Self {
+        self.write = write;
+        self
+    }
+
+    /// For writing at the end, wherever that is at the moment.
+    #[must_use]
+    pub fn append(mut self, append: bool) -> Self {
+        self.append = append;
+        self
+    }
+
+    /// Removes the content; needs `write`.
+    #[must_use]
+    pub fn truncate(mut self, truncate: bool) -> Self {
+        self.truncate = truncate;
+        self
+    }
+
+    /// Makes the file if there is none; needs `write` or `append`.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Makes the file, which must not exist; needs `write` or `append`.
+    #[must_use]
+    pub fn create_new(mut self, create_new: bool) -> Self {
+        self.create_new = create_new;
+        self
+    }
+
+    /// The permission bits of a file that is made; 0644 if not given.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// Owner and group of a file that is made, instead of the volume's own.
+    #[must_use]
+    pub fn owner(mut self, uid: u32, gid: u32) -> Self {
+        self.owner = Some((uid, gid));
+        self
+    }
+
+    /// Opens the file at a path; a symbolic link at its end is followed, also one that leads to nothing where
+    /// the file is made.
+    ///
+    /// # Errors
+    /// As `std::fs::OpenOptions::open`: of kind `InvalidInput` if the options make no sense together.
+    pub fn open(&self, volume: &Volume, path: impl VolumePath) -> Result<File> {
+        let path = path.volume_path();
+        let failed = |cause| volume.error(&path, cause);
+        let access = self.access().map_err(|why| Error::invalid(volume.place(&path), why))?;
+        if access.write && volume.engine().is_read_only() {
+            return Err(failed(Cause::ReadOnly));
+        }
+        let (open, is_new) = self.find(volume, &path).map_err(failed)?;
+        if self.truncate && !is_new && !self.create_new {
+            open.set_len(0).map_err(failed)?;
+        }
+        Ok(File::new(volume, &path, open, access))
+    }
+
+    fn access(&self) -> Result<Access, &'static str> {
+        let writes = self.write || self.append;
+        if !writes && !self.read {
+            return Err("open for reading, writing or appending");
+        }
+        if (self.create || self.create_new || self.truncate) && !writes {
+            return Err("who makes or empties a file opens it for writing");
+        }
+        if self.truncate && self.append && !self.create_new {
+            return Err("a file is emptied or appended to, not both");
+        }
+        Ok(Access { read: self.read, write: writes, append: self.append })
+    }
+
+    /// The file, and whether it was made.
+    fn find(&self, volume: &Volume, path: &[u8]) -> Result<(hectare_engine::OpenFile, bool), Cause> {
+        let engine = volume.engine();
+        let creation = Creation {
+            permissions: self.mode.map_or(volume.creation().permissions & 0o666, mode_bits),
+            ..self.owner.map_or(volume.creation(), |(uid, gid)| Creation { uid, gid, ..volume.creation() })
+        };
+        if self.create_new {
+            return Ok((engine.create_file(path, creation)?, true));
+        }
+        // Another thread may make or remove the file in between: then it is looked for again.
+        for _ in 0..RACES_MAX {
+            match engine.open_file(path) {
+                Err(Cause::NotFound) if self.create => {}
+                found => return Ok((found?, false)),
+            }
+            match engine.create_file(&volume.beyond_links(path)?, creation) {
+                Err(Cause::Exists) => {}
+                made => return Ok((made?, true)),
+            }
+        }
+        Err(Cause::Exists)
+    }
+}
+
+/// How often a file may be made and removed by others while it is opened.
+const RACES_MAX: u32 = 1000;

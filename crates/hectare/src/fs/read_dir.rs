@@ -1,0 +1,146 @@
+//! The entries of a directory, a few at a time.
+
+use crate::error::Result;
+use crate::fs::metadata::{FileType, Metadata};
+use crate::path::to_host;
+use crate::volume::Volume;
+use hectare_engine::{Cookie, DirEntry as Entry, OpenFile};
+use hectare_units::InodeNr;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Entries read at a time.
+const STEP: usize = 256;
+
+/// The entries of a directory, without `.` and `..`, in the order of its hash: what is added or removed
+/// meanwhile may be among them or not, every other entry is, once.
+pub struct ReadDir {
+    directory: Arc<Directory>,
+    from: Cookie,
+    ready: VecDeque<Entry>,
+    ended: bool,
+}
+
+struct Directory {
+    volume: Volume,
+    path: Box<[u8]>,
+    nr: InodeNr,
+}
+
+impl ReadDir {
+    pub(crate) fn new(volume: &Volume, path: &[u8], nr: InodeNr) -> Self {
+        let directory = Arc::new(Directory { volume: volume.clone(), path: path.into(), nr });
+        Self { directory, from: Cookie::default(), ready: VecDeque::new(), ended: false }
+    }
+
+    /// Reads on; afterwards there is an entry, or the directory has ended.
+    fn refill(&mut self) -> Result<()> {
+        let Directory { volume, path, nr } = &*self.directory;
+        while self.ready.is_empty() && !self.ended {
+            let read = volume.engine().read_dir_at(*nr, self.from, STEP);
+            let read = read.map_err(|cause| volume.error(path, cause))?;
+            let Some(last) = read.last() else {
+                self.ended = true;
+                break;
+            };
+            self.from = last.next;
+            self.ready.extend(read.into_iter().filter(|entry| entry.name != b"." && entry.name != b".."));
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for ReadDir {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Err(error) = self.refill() {
+            self.ended = true;
+            return Some(Err(error));
+        }
+        let entry = self.ready.pop_front()?;
+        Some(Ok(DirEntry { directory: Arc::clone(&self.directory), entry }))
+    }
+}
+
+/// An entry of a directory.
+pub struct DirEntry {
+    directory: Arc<Directory>,
+    entry: Entry,
+}
+
+impl DirEntry {
+    /// The name.
+    #[must_use]
+    pub fn file_name(&self) -> OsString {
+        to_host(self.entry.name.clone())
+    }
+
+    /// The name's bytes.
+    #[must_use]
+    pub fn file_name_bytes(&self) -> &[u8] {
+        &self.entry.name
+    }
+
+    /// The path that the directory was read by, with the name.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        to_host(self.path_bytes()).into()
+    }
+
+    fn path_bytes(&self) -> Vec<u8> {
+        let mut path = self.directory.path.to_vec();
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&self.entry.name);
+        path
+    }
+
+    /// The number of the inode.
+    #[must_use]
+    pub fn ino(&self) -> u64 {
+        self.entry.inode.get().into()
+    }
+
+    /// What the inode says of its file. A symbolic link is not followed.
+    ///
+    /// # Errors
+    /// If the inode is gone or damaged.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let volume = &self.directory.volume;
+        let found = volume.engine().stat(self.entry.inode);
+        found.map(Metadata).map_err(|cause| volume.error(&self.path_bytes(), cause))
+    }
+
+    /// What it is: as the directory says, else as the inode does.
+    ///
+    /// # Errors
+    /// As [`metadata`](Self::metadata).
+    pub fn file_type(&self) -> Result<FileType> {
+        match self.entry.kind {
+            Some(kind) => Ok(FileType(kind)),
+            None => Ok(self.metadata()?.file_type()),
+        }
+    }
+
+    /// Opens it for reading.
+    ///
+    /// # Errors
+    /// If it is no regular file.
+    pub fn open(&self) -> Result<crate::fs::File> {
+        let volume = &self.directory.volume;
+        let path = self.path_bytes();
+        let open: Result<OpenFile, _> = volume.engine().open_inode(self.entry.inode);
+        let open = open.map_err(|cause| volume.error(&path, cause))?;
+        Ok(crate::fs::File::new(volume, &path, open, crate::fs::file::Access::READ))
+    }
+}
+
+impl std::fmt::Debug for DirEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DirEntry").field(&self.path()).finish()
+    }
+}

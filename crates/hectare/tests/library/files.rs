@@ -1,0 +1,121 @@
+//! What `std::fs` has no counterpart for, and what is promised of types.
+
+use crate::{close_clean, in_memory};
+use hectare::fs::{DirEntry, File, OpenOptions, ReadDir};
+use hectare::{Error, Size, Volume, VolumeOptions, build, check, mkfs};
+use std::io::{Read, Seek, SeekFrom, Write};
+
+#[test]
+fn handles_pass_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Volume, VolumeOptions, File, OpenOptions, DirEntry, Error, mkfs::Format, check::Report)>();
+    fn sent<T: Send>() {}
+    sent::<(ReadDir, build::Image)>();
+}
+
+#[test]
+fn a_file_has_one_position_for_all_its_handles() {
+    let (volume, device) = in_memory();
+    let mut file = OpenOptions::new().read(true).write(true).create(true).open(&volume, "x").unwrap();
+    file.write_all(b"abcdef").unwrap();
+    file.seek(SeekFrom::Start(1)).unwrap();
+    let mut other = file.try_clone().unwrap();
+    let mut two = [0; 2];
+    other.read_exact(&mut two).unwrap();
+    assert_eq!((&two, file.stream_position().unwrap()), (b"bc", 3));
+    file.write_all_at(b"Z", 5).unwrap();
+    let mut rest = String::new();
+    file.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "deZ");
+    assert!(file.seek(SeekFrom::Current(-100)).is_err());
+    drop((file, other));
+    close_clean(volume, &device);
+}
+
+#[test]
+fn a_handle_allows_what_it_was_opened_for() {
+    let (volume, device) = in_memory();
+    volume.write("x", "1").unwrap();
+    let reader = volume.open_file("x").unwrap();
+    assert_eq!(reader.write_at(b"2", 0).unwrap_err().errno(), 9);
+    assert_eq!(reader.set_len(0).unwrap_err().errno(), 9);
+    let writer = OpenOptions::new().write(true).open(&volume, "x").unwrap();
+    assert_eq!(writer.read_at(&mut [0], 0).unwrap_err().errno(), 9);
+    drop((reader, writer));
+    close_clean(volume, &device);
+    let read_only = Volume::options().open_device(device).unwrap();
+    assert_eq!(read_only.write("x", "2").unwrap_err().errno(), 30);
+    assert_eq!(OpenOptions::new().append(true).open(&read_only, "x").unwrap_err().errno(), 30);
+    assert_eq!(read_only.read("x").unwrap(), b"1");
+}
+
+#[test]
+fn a_copy_keeps_holes_and_permissions() {
+    let (volume, device) = in_memory();
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o751).open(&volume, "a").unwrap();
+    file.write_all_at(b"end", 3 << 20).unwrap();
+    drop(file);
+    assert_eq!(volume.copy("a", "b").unwrap(), (3 << 20) + 3);
+    assert_eq!(volume.read("a").unwrap(), volume.read("b").unwrap());
+    let copy = volume.metadata("b").unwrap();
+    assert_eq!(copy.mode(), 0o751);
+    assert!(copy.blocks() <= 8, "{} sectors: the hole was filled", copy.blocks());
+    assert!(volume.copy("a", "a").is_err());
+    assert_eq!(volume.metadata("a").unwrap().len(), (3 << 20) + 3);
+    close_clean(volume, &device);
+}
+
+#[test]
+fn a_dangling_link_leads_to_where_a_file_is_made() {
+    let (volume, device) = in_memory();
+    volume.create_dir("d").unwrap();
+    volume.symlink("d/new", "link").unwrap();
+    volume.symlink("/link", "d/again").unwrap();
+    volume.write("d/again", "x").unwrap();
+    assert_eq!(volume.read("/d/new").unwrap(), b"x");
+    volume.symlink("loop", "loop").unwrap();
+    assert_eq!(volume.write("loop", "x").unwrap_err().errno(), 40);
+    close_clean(volume, &device);
+}
+
+#[test]
+fn an_image_is_built_checked_and_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tree, image) = (folder.path().join("tree"), folder.path().join("image"));
+    std::fs::create_dir_all(tree.join("a/b")).unwrap();
+    std::fs::write(tree.join("a/b/c"), vec![7; 100_000]).unwrap();
+    let make = || build::Image::new().folder(&tree).size(Size::Minimal).source_date_epoch(5);
+    let reported = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let seen = std::sync::Arc::clone(&reported);
+    let report = move |bytes| {
+        seen.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
+    };
+    let built = make().on_progress(report).create(&image).unwrap();
+    assert_eq!(reported.load(std::sync::atomic::Ordering::Relaxed), 100_000);
+    assert_eq!((built.totals.files, built.size), (1, std::fs::metadata(&image).unwrap().len()));
+    assert!(check::check(&image).unwrap().is_clean());
+    hectare_oracle::assert_clean(&image)
+        .unwrap_or_else(|reason| hectare_oracle::skip_part!("library, e2fsck", reason));
+    let first = std::fs::read(&image).unwrap();
+    assert_eq!(make().create(&image).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+    make().replace(true).create(&image).unwrap();
+    assert!(first == std::fs::read(&image).unwrap(), "the same sources give the same image");
+    let small = make().size(Size::Exactly(1 << 16)).replace(true).create(&image).unwrap_err();
+    assert!(small.to_string().contains("image"), "{small}");
+    assert_eq!(Volume::open(&image).unwrap().read("a/b/c").unwrap().len(), 100_000);
+}
+
+#[test]
+fn errors_name_what_lies_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("no-volume");
+    assert_eq!(Volume::open(&image).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let error = Volume::open(&image).unwrap_err().to_string();
+    assert!(error.contains("no-volume") && !error.contains('\n'), "{error}");
+    let error = mkfs::Format::new().create(&image, 8 << 20).unwrap_err();
+    assert!(error.to_string().contains("exists"), "{error}");
+    let error =
+        mkfs::Format::new().features("no-such").create(folder.path().join("new"), 8 << 20).unwrap_err();
+    assert!(error.to_string().contains("no-such"), "{error}");
+}
