@@ -15,8 +15,8 @@ test:
 build:
 	cargo build --release
 
-# Below PREFIX: the binary, its manual pages and completions. UNDERSTUDY=1 also makes links for the names of mke2fs (docs/formatting.md); what has such a
-# name already is kept, and the installation fails.
+# Below PREFIX: the binary, its manual pages and completions. UNDERSTUDY=1 also makes links for the names of
+# mke2fs (docs/formatting.md); what has such a name already is kept, and the installation fails.
 PREFIX ?= /usr/local
 install: build
 	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/hectare" "$(DESTDIR)$(PREFIX)/bin/hectare"
@@ -42,7 +42,8 @@ LIBDIR ?= $(PREFIX)/lib
 install-lib:
 	cargo rustc --release -p hectare-capi --lib --crate-type cdylib
 	cargo rustc --release -p hectare-capi --lib --crate-type staticlib
-	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/libhectare_c.so" "$(DESTDIR)$(LIBDIR)/libhectare.so.0"
+	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/libhectare_c.so" \
+		"$(DESTDIR)$(LIBDIR)/libhectare.so.0"
 	ln -sf libhectare.so.0 "$(DESTDIR)$(LIBDIR)/libhectare.so"
 	install -D -m 644 "$${CARGO_TARGET_DIR:-target}/release/libhectare_c.a" "$(DESTDIR)$(LIBDIR)/libhectare.a"
 	install -D -m 644 crates/capi/include/hectare.h "$(DESTDIR)$(PREFIX)/include/hectare.h"

@@ -5,10 +5,11 @@
 use crate::failure::{guard, status};
 use crate::handles::Table;
 use crate::memory::{put, text};
+use crate::sync::Mutex;
 use crate::volume::{hectare_volume, volume};
 use hectare::fs::{FileType, ReadDir};
 use std::ffi::{c_char, c_int};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A directory that is listed.
 #[allow(non_camel_case_types, missing_debug_implementations)]
@@ -47,7 +48,7 @@ pub extern "C" fn hectare_opendir(volume: *mut hectare_volume, path: *const c_ch
 pub extern "C" fn hectare_readdir(directory: *mut hectare_dir, to: *mut hectare_dirent) -> c_int {
     guard(-1, || {
         let listing = DIRECTORIES.get(directory)?;
-        let Some(entry) = listing.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(0) };
+        let Some(entry) = listing.lock().next() else { return Ok(0) };
         let entry = entry?;
         let bytes = entry.file_name_bytes();
         let mut name = [0; 256];

@@ -19,6 +19,7 @@ mod make;
 mod memory;
 mod metadata;
 mod names;
+mod sync;
 mod volume;
 mod xattr;
 

@@ -1,7 +1,7 @@
 //! The one error of this crate: what was done, to which file of which volume, and why it failed.
 //!
 //! It becomes an [`io::Error`] by `?`, with the kind that `std` has for the condition; the text stays. The
-//! cause is its [`source`](std::error::Error::source), to be downcast by who must act on it.
+//! cause is its [`source`](std::error::Error::source), to be downcast by a caller that must act on it.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -47,7 +47,7 @@
 //!
 //! | module | for |
 //! |---|---|
-//! | [`fs`] | programs that know `std::fs`: [`Volume`], [`File`](fs::File), [`OpenOptions`](fs::OpenOptions), [`ReadDir`](fs::ReadDir) |
+//! | [`fs`] | programs that know `std::fs`: [`Volume`], [`File`](fs::File), [`ReadDir`](fs::ReadDir) |
 //! | [`mkfs`] | making empty volumes |
 //! | [`build`] | a directory, tars, a container image to an image |
 //! | [`check`] | whether a volume is sound |
@@ -80,6 +80,7 @@ pub mod fs;
 pub mod inode;
 pub mod mkfs;
 mod path;
+mod sync;
 mod volume;
 
 pub use error::{Error, Result};

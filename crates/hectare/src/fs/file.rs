@@ -2,11 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::fs::metadata::{FileTimes, Metadata, Permissions, mode_bits};
+use crate::sync::{Mutex, MutexGuard};
 use crate::volume::Volume;
 use hectare_engine::{Changes, Error as Cause, FallocateMode, FileExtent, OpenFile};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What may be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,8 +219,7 @@ impl File {
     }
 
     fn position(&self) -> MutexGuard<'_, u64> {
-        // A number is whole whatever happened to its holder.
-        self.0.position.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.position.lock()
     }
 }
 
