@@ -6,7 +6,7 @@ mod origin;
 use crate::copy::host::{LocalTarget, Rights};
 use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options as CopyOptions, Target, copy};
-use crate::failure::{Failure, Outcome, tell};
+use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::image::Image;
 use crate::image_device::{Hold, device, refuse_other};
 use crate::image_path::same_file;
@@ -184,17 +184,21 @@ impl Arguments {
             }
             Output::Stdout => {
                 let out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-                archive::write(salvage, out, &progress)
+                let left_out = LeftOut::default();
+                archive::write(salvage, out, &left_out, &progress)
                     .and_then(|mut out| out.flush())
-                    .map_err(|error| Failure::of("standard output", reason(&error)))
+                    .map_err(|error| Failure::of("standard output", reason(&error)))?;
+                left_out.outcome()
             }
             Output::Tar(path) => {
                 let name = || shown(path.as_os_str().as_bytes());
                 let file = hectare_export::NewFile::create(path, Overwrite::Refuse)
                     .map_err(|error| Failure::Line(error.to_string()))?;
-                archive::write(salvage, file, &progress)
+                let left_out = LeftOut::default();
+                archive::write(salvage, file, &left_out, &progress)
                     .and_then(hectare_export::NewFile::publish)
-                    .map_err(|error| Failure::of(name(), reason(&error)))
+                    .map_err(|error| Failure::of(name(), reason(&error)))?;
+                left_out.outcome()
             }
         }
     }
@@ -213,12 +217,13 @@ impl Arguments {
         }
         let is_root = rustix::process::geteuid().is_root();
         let rights = Rights { attributes: true, set_id: is_root, devices: is_root };
-        let target = LocalTarget::new(path, rights).map_err(fail)?;
-        let found = if self.resume {
-            Found::without_complete(Arc::clone(salvage), path).map_err(|error| fail(reason(&error)))?
+        let (target, found) = if self.resume {
+            let found = Found::without_complete(Arc::clone(salvage), path);
+            (LocalTarget::new(path, rights), found.map_err(|error| fail(reason(&error)))?)
         } else {
-            Found::all(Arc::clone(salvage))
+            (LocalTarget::in_empty(path, rights), Found::all(Arc::clone(salvage)))
         };
+        let target = target.map_err(fail)?;
         let copied = run_copy(&found, &target, target.top(), progress);
         target.tell_lost();
         copied

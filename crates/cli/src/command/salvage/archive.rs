@@ -1,6 +1,6 @@
 //! What was salvaged as a tar archive.
 
-use crate::failure::tell;
+use crate::failure::LeftOut;
 use crate::name::{join, shown};
 use crate::progress::Progress;
 use hectare_export::tar::{Archive, Content, Entry};
@@ -14,9 +14,20 @@ use std::sync::Arc;
 const STEP: u64 = 1 << 20;
 
 /// Writes all of it.
-pub(super) fn write<W: Write>(salvage: &Arc<Salvage>, out: W, progress: &Progress) -> io::Result<W> {
-    let mut writer =
-        Writer { salvage, archive: Archive::new(out), first: HashMap::new(), buffer: Vec::new(), progress };
+pub(super) fn write<W: Write>(
+    salvage: &Arc<Salvage>,
+    out: W,
+    left_out: &LeftOut,
+    progress: &Progress,
+) -> io::Result<W> {
+    let mut writer = Writer {
+        salvage,
+        archive: Archive::new(out),
+        first: HashMap::new(),
+        buffer: Vec::new(),
+        left_out,
+        progress,
+    };
     let mut waiting = vec![(Vec::new(), salvage.root())];
     while let Some((path, node)) = waiting.pop() {
         writer.add(&path, node)?;
@@ -33,6 +44,7 @@ struct Writer<'a, W> {
     /// The first path of what has several.
     first: HashMap<NodeId, Vec<u8>>,
     buffer: Vec<u8>,
+    left_out: &'a LeftOut,
     progress: &'a Progress,
 }
 
@@ -57,7 +69,8 @@ impl<W: Write> Writer<'_, W> {
             Kind::BlockDevice => self.entry(path, node, &meta, Content::BlockDevice(meta.device)),
             Kind::Fifo => self.entry(path, node, &meta, Content::Fifo),
             Kind::Socket => {
-                tell(format_args!("/{}: a socket can't be in an archive, left out", shown(path)));
+                self.left_out
+                    .tell(format_args!("/{}", shown(path)), "a socket can't be in an archive, left out");
                 Ok(())
             }
         }
@@ -72,6 +85,10 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn file(&mut self, path: &[u8], node: NodeId, meta: &Metadata) -> io::Result<()> {
+        if let Some(reason) = self.salvage.left_out(node) {
+            self.left_out.tell(format_args!("/{}", shown(path)), reason);
+            return Ok(());
+        }
         let file = self.salvage.open(node);
         let (size, ranges) = (file.size(), file.ranges());
         let is_dense = size == 0 || ranges == [(0, size)];
