@@ -132,6 +132,10 @@ pub(crate) trait Origin: Sync {
     fn inode_in(&self, node: &Self::Node, volume: &hectare_engine::Volume) -> Option<InodeNr>;
     /// A path from the origin's top, for messages.
     fn show(&self, path: &[u8]) -> String;
+    /// Whether it is a regular file with one name; asked of ordered origins only.
+    fn is_plain_file(&self, _node: &Self::Node) -> bool {
+        false
+    }
     /// Where a file begins on the origin's device and how much of it follows there, in bytes.
     fn place(&self, _node: &Self::Node) -> (u64, u64) {
         (0, 0)
@@ -352,15 +356,14 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         to: Vec<u8>,
         follow: bool,
     ) -> Outcome {
+        if O::ORDERED && self.origin.is_plain_file(node) {
+            return self.plain_file(node, from, dir, name, &to);
+        }
         let meta = match self.meta(node, follow) {
             Ok(meta) => meta,
             Err(reason) => return self.leave_out(from, reason),
         };
-        let is_new = O::ORDERED && self.levels.last().is_some_and(|level| level.is_new);
-        let there = match is_new {
-            true => None,
-            false => self.target.find(dir, name).map_err(|reason| self.target_failed(&to, reason))?,
-        };
+        let there = self.find(dir, name, &to)?;
         if meta.kind == Kind::Directory {
             return self.visit_directory(node, from, meta, dir, name, to, there);
         }
@@ -384,6 +387,27 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         if let (Some(first), true) = (first, several) {
             self.first_names.insert(meta.id, first);
         }
+        Ok(())
+    }
+
+    /// What has a name in the target.
+    fn find(&self, dir: &T::Dir, name: &[u8], to: &[u8]) -> Outcome<Option<Kind>> {
+        if O::ORDERED && self.levels.last().is_some_and(|level| level.is_new) {
+            return Ok(None);
+        }
+        self.target.find(dir, name).map_err(|reason| self.target_failed(to, reason))
+    }
+
+    /// Notes a file of an ordered origin.
+    fn plain_file(&mut self, node: &O::Node, from: &[u8], dir: &T::Dir, name: &[u8], to: &[u8]) -> Outcome {
+        let there = self.find(dir, name, to)?;
+        if there == Some(Kind::Directory) {
+            return self.leave_out(from, "a directory is in the way where it should go");
+        }
+        let paths = self.levels.last().map(|level| (Arc::clone(&level.from), Arc::clone(&level.to)));
+        let (from, to) = paths.unwrap_or_default();
+        let (node, dir, place) = (node.clone(), dir.clone(), self.origin.place(node));
+        self.later.push(Later { node, dir, name: name.into(), from, to, there, place });
         Ok(())
     }
 
@@ -442,7 +466,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
 
     #[allow(clippy::too_many_arguments)] // the parts of one step
     fn file(
-        &mut self,
+        &self,
         node: &O::Node,
         from: &[u8],
         meta: Meta,
@@ -461,15 +485,6 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             return Ok(None);
         }
         let several = self.options.hard_links && meta.links > 1;
-        if O::ORDERED
-            && !several
-            && let Some(level) = self.levels.last()
-        {
-            let (from, to) = (Arc::clone(&level.from), Arc::clone(&level.to));
-            let (node, dir, place) = (node.clone(), dir.clone(), self.origin.place(node));
-            self.later.push(Later { node, dir, name: name.into(), from, to, there, place });
-            return Ok(None);
-        }
         let Some(job) = self.job(node, meta, &Spot { dir, name, from, to, there }, follow)? else {
             return Ok(None);
         };

@@ -116,6 +116,13 @@ impl Salvage {
         map::map(&self.volume, self.number(node), inode, &mut budget)
     }
 
+    /// Whether it is a regular file with one name in the tree.
+    #[must_use]
+    pub fn is_plain_file(&self, node: NodeId) -> bool {
+        let NodeId(at) = node;
+        self.tree.nodes[at].kind == Kind::File && self.tree.links.get(&at).is_none_or(|links| *links <= 1)
+    }
+
     /// Whether a file's content is left out, since it would be more than the device can hold; with the reason.
     #[must_use]
     pub fn left_out(&self, node: NodeId) -> Option<&str> {
@@ -252,8 +259,8 @@ impl File {
 
     fn read_extents(&self, mapped: &Mapped, at: u64, buffer: &mut [u8]) {
         let shift = self.salvage.shift();
-        buffer.fill(0);
         let end = at + u64_of(buffer.len());
+        let mut done = at;
         let from = mapped.extents.partition_point(|extent| extent.end() << shift <= at);
         for extent in mapped.extents[from..].iter().filter(|extent| !extent.unwritten) {
             let start = u64::from(extent.logical.get()) << shift;
@@ -261,6 +268,11 @@ impl File {
                 break;
             }
             let (first, last) = (start.max(at), (extent.end() << shift).min(end));
+            if first >= last {
+                continue;
+            }
+            buffer[index_of(done - at)..index_of(first - at)].fill(0);
+            done = last;
             let part = &mut buffer[index_of(first - at)..index_of(last - at)];
             let place = (extent.physical.get() << shift).saturating_add(first - start);
             for lost in self.salvage.volume.source.read(place, part) {
@@ -270,5 +282,6 @@ impl File {
                     .doubt(self.node, format!("{len} bytes from {offset} can't be read and are zeros"));
             }
         }
+        buffer[index_of(done - at)..].fill(0);
     }
 }

@@ -127,6 +127,10 @@ impl Origin for Found {
         format!("/{}", crate::name::shown(path))
     }
 
+    fn is_plain_file(&self, node: &NodeId) -> bool {
+        self.salvage.is_plain_file(*node)
+    }
+
     fn place(&self, node: &NodeId) -> (u64, u64) {
         self.salvage.place(*node).unwrap_or_default()
     }
