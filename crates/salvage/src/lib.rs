@@ -12,8 +12,8 @@
 //!   is bounded by the size of the device: a block of a directory counts once, all maps together read no more
 //!   nodes than there are blocks, a file names each block once, and the content of all files is at most twice
 //!   that of the device. What is left out for that is named ([`Salvage::left_out`]).
-//! - *Order.* The tables are read in the order of the disk, and the content of each directory in the order in
-//!   which it begins there.
+//! - *Order.* The tables are read in the order of the disk. Where each file begins is known before any is read
+//!   ([`Salvage::place`]), and what lies close together can be read at once ([`Salvage::read_ahead`]).
 //!
 //! With [`Options::deleted`], removed files are found as well: in old copies of inode tables that the journal
 //! still has, and in extent trees that belong to nobody.

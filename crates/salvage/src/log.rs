@@ -8,8 +8,9 @@
 //! the newest one that was committed: the blocks of a later one may be older than their descriptor.
 //!
 //! A copy of a block that was freed in between is not content of its next owner. Whoever frees a block that is
-//! in the log has to revoke it, and all transactions since a copy are in the log as well: so a copy is content
-//! of a removed file ([`OldBlocks::content_before`]) only if nothing revoked its block between both.
+//! in the log has to revoke it: so a copy is content of a removed file ([`OldBlocks::content_before`]) only if
+//! nothing revoked its block between both, and if the log has all transactions since, which may have done that.
+//! Kernels before 6.4 and e2fsck begin the log anew at each mount, so that there may be gaps.
 //!
 //! Memory: some 50 bytes for each block of the log, and 16 for each record of a revoke.
 
@@ -18,7 +19,7 @@ use crate::{Step, Watch};
 use hectare_journal::format::{BlockType, JournalSuperblock, LogFormat, header};
 use hectare_journal::recovery::LogMap;
 use hectare_units::{BlockNr, LogicalBlock, TxnId, low32};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// A block of the log that holds what a block of the volume once held.
@@ -38,6 +39,8 @@ pub(crate) struct OldBlocks {
     by_block: BTreeMap<BlockNr, Vec<OldBlock>>,
     /// The transactions that revoked a block.
     revoked: HashMap<BlockNr, Vec<TxnId>>,
+    /// The first transaction from which on the log has all.
+    unbroken_from: Option<TxnId>,
 }
 
 /// What a descriptor says of a block of the log.
@@ -56,6 +59,22 @@ struct Said {
     revoked: HashMap<BlockNr, Vec<TxnId>>,
     /// The newest transaction that was committed.
     newest: Option<TxnId>,
+    /// All that were.
+    committed: HashSet<TxnId>,
+}
+
+impl Said {
+    /// The first transaction from which on all were committed, and are in the log.
+    fn unbroken_from(&self) -> Option<TxnId> {
+        let mut first = self.newest?;
+        loop {
+            let before = TxnId::new(first.get().wrapping_sub(1));
+            if !self.committed.contains(&before) {
+                return Some(first);
+            }
+            first = before;
+        }
+    }
 }
 
 /// The log as it is read here.
@@ -88,14 +107,15 @@ impl Log<'_> {
     }
 
     fn read(&self, watch: &dyn Watch) -> Said {
-        let Said { mut claims, mut revoked, mut newest } = Said::default();
+        let Said { mut claims, mut revoked, mut newest, mut committed } = Said::default();
         for at in self.first..self.end {
             let Some(nr) = self.locate(at) else { break };
             let block = self.volume.block(nr);
             match header(&block) {
                 Some((BlockType::Descriptor, txn)) => self.read_descriptor(at, txn, &block, &mut claims),
-                Some((BlockType::Commit, txn)) if newest.is_none_or(|newest| txn.is_after(newest)) => {
-                    newest = Some(txn);
+                Some((BlockType::Commit, txn)) => {
+                    committed.insert(txn);
+                    newest = newest.filter(|newest| !txn.is_after(*newest)).or(Some(txn));
                 }
                 Some((BlockType::Revoke, txn)) if self.format.verify_tail(&block) => {
                     for nr in self.format.revoked(&block).into_iter().flatten() {
@@ -108,7 +128,7 @@ impl Log<'_> {
                 watch.advance(Step::Log, u64::from(at - self.first), u64::from(self.end - self.first));
             }
         }
-        Said { claims, revoked, newest }
+        Said { claims, revoked, newest, committed }
     }
 
     fn read_descriptor(&self, at: u32, txn: TxnId, block: &[u8], claims: &mut BTreeMap<u32, Claim>) {
@@ -128,7 +148,9 @@ impl OldBlocks {
     pub(crate) fn read(volume: &Volume, watch: &dyn Watch) -> Self {
         let mut old = Self::default();
         let Some(log) = Log::of(volume) else { return old };
-        let Said { claims, revoked, newest } = log.read(watch);
+        let said = log.read(watch);
+        old.unbroken_from = said.unbroken_from();
+        let Said { claims, revoked, newest, .. } = said;
         old.revoked = revoked;
         for (at, claim) in claims {
             let Some(place) = log.locate(at) else { continue };
@@ -164,10 +186,11 @@ impl OldBlocks {
         self.by_block.range(range).filter_map(move |(nr, copies)| {
             let is_before = |txn: TxnId| end.is_none_or(|end| end.is_after(txn));
             let copy = copies.iter().find(|copy| is_before(copy.txn))?;
+            let is_unbroken = self.unbroken_from.is_some_and(|first| !first.is_after(copy.txn));
             // A record counts for its own transaction only if the block was not logged again in it.
             let was_freed = |txn: &TxnId| txn.is_after(copy.txn) && is_before(*txn);
             let is_revoked = self.revoked.get(nr).is_some_and(|txns| txns.iter().any(was_freed));
-            (!is_revoked).then_some((*nr, *copy))
+            (is_unbroken && !is_revoked).then_some((*nr, *copy))
         })
     }
 
@@ -183,5 +206,56 @@ impl OldBlocks {
         copies
             .find(|copy| !copy.escaped && end.is_none_or(|end| end.is_after(copy.txn)))
             .map(|copy| copy.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(copies: &[u32], revoked: &[u32], unbroken_from: u32) -> OldBlocks {
+        let copy = |txn: &u32| OldBlock {
+            txn: TxnId::new(*txn),
+            place: BlockNr::new(u64::from(*txn) * 10),
+            escaped: false,
+        };
+        let nr = BlockNr::new(1000);
+        OldBlocks {
+            by_block: BTreeMap::from([(nr, copies.iter().map(copy).collect())]),
+            revoked: HashMap::from([(nr, revoked.iter().copied().map(TxnId::new).collect())]),
+            unbroken_from: Some(TxnId::new(unbroken_from)),
+        }
+    }
+
+    fn found(log: &OldBlocks, end: Option<u32>) -> Option<u64> {
+        let range = BlockNr::new(990)..BlockNr::new(1010);
+        let mut found = log.content_before(range, end.map(TxnId::new));
+        found.next().map(|(_, copy)| copy.place.get())
+    }
+
+    #[test]
+    fn content_is_the_newest_copy_that_nothing_revoked_since() {
+        assert_eq!(found(&log(&[8, 5, 3], &[], 1), Some(9)), Some(80));
+        assert_eq!(found(&log(&[8, 5, 3], &[], 1), Some(8)), Some(50));
+        assert_eq!(found(&log(&[8, 5, 3], &[], 1), None), Some(80));
+        // Freed in between, and another file's since.
+        assert_eq!(found(&log(&[5], &[7], 1), Some(9)), None);
+        // Freed with the file itself; or freed and logged again in one transaction.
+        assert_eq!(found(&log(&[5], &[9, 5, 4], 1), Some(9)), Some(50));
+        // What happened between 5 and 7 is not known.
+        assert_eq!(found(&log(&[5], &[], 7), Some(9)), None);
+        assert_eq!(found(&log(&[10], &[], 1), Some(9)), None);
+    }
+
+    #[test]
+    fn a_gap_between_transactions_ends_what_is_known() {
+        let said = |committed: &[u32]| Said {
+            newest: committed.iter().copied().map(TxnId::new).next_back(),
+            committed: committed.iter().copied().map(TxnId::new).collect(),
+            ..Said::default()
+        };
+        assert_eq!(said(&[1, 2, 5, 6, 7]).unbroken_from(), Some(TxnId::new(5)));
+        assert_eq!(said(&[u32::MAX, 0, 1]).unbroken_from(), Some(TxnId::new(u32::MAX)));
+        assert_eq!(said(&[]).unbroken_from(), None);
     }
 }

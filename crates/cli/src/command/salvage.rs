@@ -39,7 +39,8 @@ const NAMED_MAX: usize = 20;
 /// Inodes are searched for in all inode tables, also those of groups whose descriptors are broken, and names
 /// in directories and in blocks of lost directories; what has no name gets lost+found/#INODE. Owners, modes,
 /// times, extended attributes, links, devices and holes are kept. Nothing is written to the device; what
-/// can't be read of it is zeros, and reported. `hectare check` says what is wrong with a volume.
+/// can't be read of it is zeros, and reported. `hectare check` says what is wrong with a volume. Files that claim
+/// more than the device can hold are left out by name, so that no image fills a disk.
 ///
 /// With --deleted, removed files come out as well, in the directory `deleted`: those of which the journal
 /// still has a copy of the inode, or of which the extent tree is left. Nothing shows whether their content was
@@ -219,7 +220,7 @@ impl Arguments {
         let rights = Rights { attributes: true, set_id: is_root, devices: is_root };
         let (target, found) = if self.resume {
             let found = Found::without_complete(Arc::clone(salvage), path);
-            (LocalTarget::new(path, rights), found.map_err(|error| fail(reason(&error)))?)
+            (LocalTarget::resumed(path, rights), found.map_err(|error| fail(reason(&error)))?)
         } else {
             (LocalTarget::in_empty(path, rights), Found::all(Arc::clone(salvage)))
         };

@@ -87,6 +87,15 @@ impl Way<'_> {
     }
 }
 
+/// How a map is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// What is mapped anew joins its neighbours, and the map becomes smaller with that.
+    Joined,
+    /// Only the place of an extent changes, where the map allows that.
+    InPlace,
+}
+
 /// A block with its bytes.
 type HeldBlock = (BlockKind, Arc<[u8]>);
 
@@ -127,7 +136,7 @@ pub(crate) fn gather_with(core: &Core, inode: &Arc<CachedInode>, kinds: Kinds<'_
         let limit = (credits::remove_extents(&core.state) / 2).max(1);
         for part in parts(stretch, spaces, limit, |at| way.limit(insert_max(core, inode, at))) {
             gathered.moved += Blocks::new(part.space.len().get());
-            exchange(core, inode, part, way)?;
+            exchange(core, inode, part, way, Change::Joined)?;
             core.relieve_frees()?;
         }
     }
@@ -163,7 +172,7 @@ pub(crate) fn move_to(core: &Core, inode: &Arc<CachedInode>, extent: Extent, to:
     };
     let way = way(core, inode, &|_, _| BlockKind::Plain);
     for part in parts(&[extent], vec![space], 1, |at| way.limit(insert_max(core, inode, at))) {
-        exchange(core, inode, part, way)?;
+        exchange(core, inode, part, way, Change::InPlace)?;
         core.relieve_frees()?;
     }
     Ok(true)
@@ -286,7 +295,7 @@ fn take_front(rest: &mut VecDeque<Extent>, mut room: u64, limit: usize) -> Vec<E
 }
 
 /// Brings extents to their new place, and maps it instead of the old one.
-fn exchange(core: &Core, inode: &Arc<CachedInode>, part: Part, way: Way<'_>) -> Result<()> {
+fn exchange(core: &Core, inode: &Arc<CachedInode>, part: Part, way: Way<'_>, change: Change) -> Result<()> {
     let Part { extents, mut space } = part;
     let Some(first) = extents.first().copied() else { return Ok(()) };
     let physical = core.state.geometry().cluster_start(space.run().start);
@@ -300,7 +309,8 @@ fn exchange(core: &Core, inode: &Arc<CachedInode>, part: Part, way: Way<'_>) -> 
     let mut handle = core.start(credits)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     let mut map = MapMut { core, handle: &mut handle, nr: inode.nr(), inode: &mut data };
-    if matches!(way, Way::Copied) && extents.len() == 1 && map.repoint(first, &mut space)? {
+    let is_in_place = (change, extents.len()) == (Change::InPlace, 1) && matches!(way, Way::Copied);
+    if is_in_place && map.repoint(first, &mut space)? {
         return Ok(());
     }
     let limit = credits::remove_extents(&core.state);

@@ -265,34 +265,20 @@ fn each_operation_failing_in_turn_leaves_the_file_as_it_reads() {
 /// Names of the directory that is scattered.
 const NAMES: u32 = 400;
 
-fn name_of(nr: u32) -> String {
-    format!("dir/{nr:0200}")
+fn name_in(dir: &str, nr: u32) -> String {
+    format!("{dir}/{nr:0200}")
 }
 
-/// Makes a directory whose blocks are scattered: it grows when only gaps between small files are free.
+/// Makes a directory whose blocks are scattered: it grows in turn with others beside it.
 fn scatter_directory(volume: &Volume) -> Result<(), Error> {
-    let name = |n| format!("small{n}");
-    for n in 0..800 {
-        volume.write_file(name(n), &[1; 4096], Creation::default())?;
-    }
-    volume.create_dir("dir", Creation::default())?;
-    volume.sync()?;
-    let large = volume.create_file("large", Creation::default())?;
-    let mut len = 0;
-    loop {
-        match large.write_all_at(len, &[7; 4096]).and_then(|()| large.sync()) {
-            Err(Error::NoSpace) => break,
-            written => written?,
-        }
-        len += 4096;
-    }
-    (0..800).step_by(2).try_for_each(|n| volume.remove_file(name(n)))?;
-    volume.sync()?;
+    let others = ["top/dir", "top/second", "top/third"];
+    volume.create_dir("top", Creation::default())?;
+    others.iter().try_for_each(|dir| volume.create_dir(dir, Creation::default()).map(drop))?;
     for nr in 0..NAMES {
-        volume.create_file(name_of(nr), Creation::default())?;
+        for dir in others {
+            volume.create_file(name_in(dir, nr), Creation::default())?;
+        }
     }
-    (1..800).step_by(2).try_for_each(|n| volume.remove_file(name(n)))?;
-    volume.remove_file("large")?;
     volume.sync()
 }
 
@@ -310,7 +296,7 @@ fn with_directory(name: &str, args: &[&str]) -> Option<InMemory> {
         Ok(bytes) => {
             let held = in_memory(&bytes);
             scatter_directory(&held.volume).unwrap();
-            let nr = held.volume.resolve("dir", true).unwrap();
+            let nr = held.volume.resolve("top/dir", true).unwrap();
             let places = held.volume.inode_blocks(nr).unwrap().places();
             assert!(places > 5, "{name}: only {places} places");
             Some(held)
@@ -324,11 +310,11 @@ fn with_directory(name: &str, args: &[&str]) -> Option<InMemory> {
 
 /// Every name of the directory is listed once, and is found.
 fn check_names(volume: &Volume, what: &str) {
-    let listed: Vec<_> = volume.read_dir("dir").unwrap().into_iter().map(|entry| entry.name).collect();
+    let listed: Vec<_> = volume.read_dir("top/dir").unwrap().into_iter().map(|entry| entry.name).collect();
     let listed = listed.iter().filter(|name| name.len() == 200).count();
     assert_eq!(listed, usize::try_from(NAMES).unwrap(), "{what}");
     for nr in 0..NAMES {
-        assert!(volume.resolve(name_of(nr), true).is_ok(), "{what}: {nr}");
+        assert!(volume.resolve(name_in("top/dir", nr), true).is_ok(), "{what}: {nr}");
     }
 }
 
@@ -336,7 +322,7 @@ fn check_names(volume: &Volume, what: &str) {
 fn a_scattered_directory_comes_to_lie_in_one_place() {
     for (name, args) in DIRECTORIES {
         let Some(held) = with_directory(name, args) else { continue };
-        let nr = held.volume.resolve("dir", true).unwrap();
+        let nr = held.volume.resolve("top/dir", true).unwrap();
         let before = held.volume.stat(nr).unwrap();
         let gathered = held.volume.gather(nr).unwrap();
         let blocks = held.volume.inode_blocks(nr).unwrap();
@@ -351,8 +337,8 @@ fn a_scattered_directory_comes_to_lie_in_one_place() {
         check_names(&held.volume, name);
         assert_eq!(held.volume.gather(nr).unwrap().moved.get(), 0, "{name}");
         // It goes on growing and shrinking.
-        held.volume.create_file("dir/another", Creation::default()).unwrap();
-        held.volume.remove_file("dir/another").unwrap();
+        held.volume.create_file("top/dir/another", Creation::default()).unwrap();
+        held.volume.remove_file("top/dir/another").unwrap();
         held.volume.check_space().unwrap();
         close_clean(&held);
         let again = in_memory(&held.device.to_vec());
@@ -362,7 +348,7 @@ fn a_scattered_directory_comes_to_lie_in_one_place() {
 }
 
 fn gather_directory_and_close(volume: &Volume) -> Result<(), Error> {
-    let nr = volume.resolve("dir", true)?;
+    let nr = volume.resolve("top/dir", true)?;
     volume.gather(nr)?;
     volume.close()
 }

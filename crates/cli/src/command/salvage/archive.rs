@@ -4,12 +4,14 @@ use crate::failure::LeftOut;
 use crate::name::{join, shown};
 use crate::progress::Progress;
 use hectare_export::tar::{Archive, Content, Entry};
-use hectare_salvage::{File, Kind, Metadata, NodeId, Salvage};
+use hectare_salvage::{AHEAD_MAX, File, Kind, Metadata, NodeId, Salvage};
 use hectare_units::{index_of, u64_of};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+/// Files that are looked at to read them at once.
+const AHEAD_FILES: usize = 64;
 /// Bytes read at once.
 const STEP: u64 = 1 << 20;
 
@@ -29,13 +31,38 @@ pub(super) fn write<W: Write>(
         progress,
     };
     let mut waiting = vec![(Vec::new(), salvage.root())];
+    let mut ahead = 0..0;
     while let Some((path, node)) = waiting.pop() {
+        read_ahead(salvage, node, &waiting, &mut ahead);
         writer.add(&path, node)?;
         let children: Vec<_> =
             salvage.children(node).map(|(name, child)| (join(&path, name), child)).collect();
         waiting.extend(children.into_iter().rev());
     }
     writer.archive.finish()
+}
+
+/// Reads what the next files lie in at once, where that is mostly content. `ahead` is what was read last.
+fn read_ahead(
+    salvage: &Salvage,
+    node: NodeId,
+    waiting: &[(Vec<u8>, NodeId)],
+    ahead: &mut std::ops::Range<u64>,
+) {
+    let Some((start, len)) = salvage.place(node).filter(|(start, _)| !ahead.contains(start)) else { return };
+    let (mut end, mut content) = (start.saturating_add(len), len);
+    for (_, next) in waiting.iter().rev().take(AHEAD_FILES) {
+        let Some((at, len)) = salvage.place(*next) else { continue };
+        let last = at.saturating_add(len);
+        if at < end || last - start > AHEAD_MAX {
+            break;
+        }
+        (end, content) = (last, content.saturating_add(len));
+    }
+    if end - start <= AHEAD_MAX && content > len && content.saturating_mul(2) >= end - start {
+        salvage.read_ahead(start..end);
+        *ahead = start..end;
+    }
 }
 
 struct Writer<'a, W> {

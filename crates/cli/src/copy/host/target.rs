@@ -44,6 +44,8 @@ pub(crate) struct LocalTarget {
     /// Whether nothing but the copy decides about the owner and the mode of new files: no files were there, and no
     /// ACL is inherited.
     is_plain: bool,
+    /// Whether what is there was made by an earlier run of the same copy, and may lack the right to be changed.
+    resumes: bool,
     /// The owner and group that new files of such a copy have.
     made_as: OnceLock<(u32, u32)>,
     /// Attributes that could not be kept.
@@ -114,6 +116,7 @@ impl LocalTarget {
             shown: folder.to_owned(),
             rights,
             is_plain: false,
+            resumes: false,
             made_as: OnceLock::new(),
             lost: AtomicUsize::new(0),
             tamed: AtomicUsize::new(0),
@@ -129,6 +132,14 @@ impl LocalTarget {
         let inherits = sys::lgetxattr(folder, "system.posix_acl_default", &mut [0_u8; 0][..]).is_ok();
         let is_plain = !inherits && rights.attributes && pretence() == Pretence::None;
         Ok(Self { is_plain, ..target })
+    }
+
+    /// Everything goes into this directory, where an earlier run of the same copy was interrupted.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    pub(crate) fn resumed(folder: &Path, rights: Rights) -> Result<Self, Reason> {
+        Ok(Self { resumes: true, ..Self::new(folder, rights)? })
     }
 
     /// Whether a new file has its owner and mode at once.
@@ -262,7 +273,12 @@ impl Target for LocalTarget {
     }
 
     fn enter(&self, dir: &Dir, name: &[u8]) -> Result<Dir, Reason> {
-        self.walk.enter(dir, name, None).map_err(io)
+        let entered = self.walk.enter(dir, name, None).map_err(io)?;
+        if self.resumes {
+            // It may have its final mode, and gets that again when it is left. Root needs no right.
+            let _ = Handle::Place(place(self.open(&entered)?.as_fd())).chmod(0o700);
+        }
+        Ok(entered)
     }
 
     fn make_dir(&self, dir: &Dir, name: &[u8], _mode: u16) -> Result<Dir, Reason> {
@@ -280,7 +296,15 @@ impl Target for LocalTarget {
             return file.map(|file| HostFile { file: file.into(), is_final: false }).map_err(errno);
         }
         // O_NONBLOCK: don't wait for the other end if the file has become a pipe.
-        let file = sys::openat(&*dir, name, flags | OFlags::NONBLOCK, Mode::empty()).map_err(errno)?;
+        let file = match sys::openat(&*dir, name, flags | OFlags::NONBLOCK, Mode::empty()) {
+            // It was made without the right to write to it.
+            Err(Errno::ACCESS) if self.resumes => {
+                sys::unlinkat(&*dir, name, AtFlags::empty()).map_err(errno)?;
+                sys::openat(&*dir, name, flags | OFlags::CREATE | OFlags::EXCL, mode_of(mode & 0o700))
+            }
+            opened => opened,
+        };
+        let file = file.map_err(errno)?;
         if stat_open(file.as_fd()).map_err(errno)?.file_type != FileType::RegularFile {
             return Err(io(replaced()));
         }
