@@ -3,8 +3,8 @@
 //! A copy goes from an [`Origin`] to a [`Target`]; each is either a directory of the host ([`host`]) or a
 //! volume ([`volume`]). One thread walks the origin and creates names in the target, parents first; several
 //! threads copy the content of files. A directory gets its final attributes when everything in it has been
-//! made, because making things changes its times. Origins that know where their files lie are read in that order
-//! ([`ordered`]).
+//! made, because making things changes its times. Origins that know where their files lie are read in that
+//! order ([`ordered`]).
 //!
 //! A file or directory that can't be read is reported and left out, and the copy continues; the first write
 //! error ends it.
@@ -51,8 +51,8 @@ pub(crate) struct Options {
     pub(crate) follow: bool,
     /// Threads that copy content.
     pub(crate) threads: NonZeroUsize,
-    /// The latest time that files of the copy get, for one that is the same every time: content is copied file
-    /// by file in order, and access times are the modification times.
+    /// The latest time that files of the copy get, for one that is the same every time: content is copied
+    /// file by file in order, and access times are the modification times.
     pub(crate) latest: Option<Timestamp>,
 }
 
@@ -107,8 +107,8 @@ pub(crate) trait Content: Send {
 
 /// Where a copy comes from.
 pub(crate) trait Origin: Sync {
-    /// Whether the whole tree is known before anything is copied: names are unique in a directory, and files are
-    /// read in the order of their [places](Self::place).
+    /// Whether the whole tree is known before anything is copied: names are unique in a directory, and files
+    /// are read in the order of their [places](Self::place).
     const ORDERED: bool = false;
     /// A file or directory.
     type Node: Clone + Send;

@@ -11,10 +11,9 @@
 //! JSON; `explain` returns the record of the last allocation requests, or `null`; `sync` makes everything
 //! durable that has reached the server; `remount LIST` checks whether the options can be changed while
 //! mounted; `tune NAME=VALUE ...` sets these tunables, all or none. An empty answer means success, a text is
-//! the reason why not. `gather INODE` moves the blocks of a file or directory together, `places INODE` only looks;
-//! both return a [`GatherReport`] as JSON.
-//! One client at a time is sent metrics, for [`PATIENCE`] at most; a request that may take longer has a
-//! thread of its own.
+//! the reason why not. `gather INODE` moves the blocks of a file or directory together, `places INODE` only
+//! looks; both return a [`GatherReport`] as JSON. One client at a time is sent metrics, for [`PATIENCE`] at
+//! most; a request that may take longer has a thread of its own.
 
 use crate::deadline::{connected, read_within};
 use crate::report::Report;
@@ -315,8 +314,8 @@ pub fn tune(dir: &Path, given: &[String]) -> Result<(), AskError> {
     have_done(&mount, &format!("{TUNE}{}", given.join(" ")))
 }
 
-/// Has the server of a mount move the blocks of a file or directory together, or only say in how many places they
-/// are, by the number that the mount shows for it.
+/// Has the server of a mount move the blocks of a file or directory together, or only say in how many places
+/// they are, by the number that the mount shows for it.
 ///
 /// # Errors
 /// If the server does not answer; [`AskError::Refused`] with its reason if they can't be moved.

@@ -123,7 +123,8 @@ impl Salvage {
         self.tree.nodes[at].kind == Kind::File && self.tree.links.get(&at).is_none_or(|links| *links <= 1)
     }
 
-    /// Whether a file's content is left out, since it would be more than the device can hold; with the reason.
+    /// Whether a file's content is left out, since it would be more than the device can hold; with the
+    /// reason.
     #[must_use]
     pub fn left_out(&self, node: NodeId) -> Option<&str> {
         let node = &self.tree.nodes[node.0];
@@ -131,8 +132,8 @@ impl Salvage {
         node.is_left_out.then(|| reason().map_or(LEFT_OUT, String::as_str))
     }
 
-    /// Where a file's content begins on the device and how much of it follows from there, in bytes, for a caller
-    /// that reads files in that order; `None` if its content is in no block.
+    /// Where a file's content begins on the device and how much of it follows from there, in bytes, for a
+    /// caller that reads files in that order; `None` if its content is in no block.
     #[must_use]
     pub fn place(&self, node: NodeId) -> Option<(u64, u64)> {
         let node = &self.tree.nodes[node.0];
@@ -140,7 +141,8 @@ impl Salvage {
         (node.first_run > 0).then(|| (node.first_block << shift, u64::from(node.first_run) << shift))
     }
 
-    /// Reads a range of the device at once, for files in it that are read next; no more than [`AHEAD_MAX`] bytes.
+    /// Reads a range of the device at once, for files in it that are read next; no more than [`AHEAD_MAX`]
+    /// bytes.
     pub fn read_ahead(&self, range: Range<u64>) {
         self.volume.source.read_ahead(range);
     }

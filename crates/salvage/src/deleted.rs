@@ -1,20 +1,22 @@
 //! Finds removed files.
 //!
 //! An inode that is freed loses its map. But the journal has copies of inode tables as they were before, in
-//! transactions that were written back long ago and not overwritten since ([`OldBlocks`]). Of an inode that is
-//! not in use now, or was used again, the newest copy that has content counts. A node of an extent tree that
-//! belongs to nobody gives a file without a name, an owner or a size.
+//! transactions that were written back long ago and not overwritten since ([`OldBlocks`]). Of an inode that
+//! is not in use now, or was used again, the newest copy that has content counts. A node of an extent tree
+//! that belongs to nobody gives a file without a name, an owner or a size.
 //!
 //! The blocks of a removed file's map are taken from the journal as well: the newest copies before the inode
 //! was written without its content. What lies at their places may be anything: a block that is freed while
 //! it is in the log only is never written there, and one that was used again has other content.
 //!
-//! So is content that was journalled (`data=journal`, or the flag of a file): what is freed before it was written
-//! back is in the log only. A copy in the log is whole, whatever lies at its place now.
+//! So is content that was journalled (`data=journal`, or the flag of a file): what is freed before it was
+//! written back is in the log only. A copy in the log is whole, whatever lies at its place now.
 //!
-//! Of other content nothing says whether it is still there: what no file in use claims may have been used in between.
+//! Of other content nothing says whether it is still there: what no file in use claims may have been used in
+//! between.
 //!
-//! Hazard: the log is untrusted. A copy counts only if its checksum is right, or if it holds plausible inodes.
+//! Hazard: the log is untrusted. A copy counts only if its checksum is right, or if it holds plausible
+//! inodes.
 
 use crate::log::OldBlocks;
 use crate::map::{self, Mapped};
@@ -32,8 +34,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The magic number that a node of an extent tree begins with.
 const NODE_MAGIC: [u8; 2] = [0x0a, 0xf3];
-/// How many times the blocks of the device the content of removed files may be: more than one of them may have
-/// had a block.
+/// How many times the blocks of the device the content of removed files may be: more than one of them may
+/// have had a block.
 const REMOVED_MAX: u64 = 2;
 /// Files without an inode that are kept.
 const ORPHANS_MAX: usize = 100_000;
@@ -136,8 +138,8 @@ impl Search {
         }
     }
 
-    /// The transaction after a copy in which its block of the inode table was written again: where the inode was
-    /// removed, if the copy is the newest that has it.
+    /// The transaction after a copy in which its block of the inode table was written again: where the inode
+    /// was removed, if the copy is the newest that has it.
     fn end_of(&self, volume: &Volume, nr: InodeNr, copy: &Copy) -> Option<TxnId> {
         let shift = volume.geometry().block_size.shift();
         let table = volume.slot_at(nr).map(|at| BlockNr::new(at >> shift));
@@ -158,8 +160,8 @@ impl Search {
         mapped
     }
 
-    /// Parts the extents of a removed file: those whose content lies at its place, and those whose content is in
-    /// the log, there; with the blocks that are escaped in the log.
+    /// Parts the extents of a removed file: those whose content lies at its place, and those whose content
+    /// is in the log, there; with the blocks that are escaped in the log.
     fn part(&self, extents: &[Extent], end: Option<TxnId>) -> (Vec<Extent>, Vec<Extent>, Vec<LogicalBlock>) {
         let (mut in_place, mut in_log, mut escaped) = (Vec::new(), Vec::new(), Vec::new());
         for extent in extents {

@@ -7,16 +7,17 @@
 //!
 //! - *The same parsers.* Every structure is read with those of the format (`hectare-ext4`); what they refuse
 //!   is left out, or taken field by field, with a *doubt* that says why.
-//! - *No end before the end.* What can't be read is zeros, and a doubt. Only a missing superblock is an error.
-//! - *Hostile volumes.* Names are made fit for any directory, circles are cut, and all work, memory and output
-//!   is bounded by the size of the device: a block of a directory counts once, all maps together read no more
-//!   nodes than there are blocks, a file names each block once, and the content of all files is at most twice
-//!   that of the device. What is left out for that is named ([`Salvage::left_out`]).
-//! - *Order.* The tables are read in the order of the disk. Where each file begins is known before any is read
-//!   ([`Salvage::place`]), and what lies close together can be read at once ([`Salvage::read_ahead`]).
+//! - *No end before the end.* What can't be read is zeros, and a doubt. Only a missing superblock is an
+//!   error.
+//! - *Hostile volumes.* Names are made fit for any directory, circles are cut, and all work, memory and
+//!   output is bounded by the size of the device: a block of a directory counts once, all maps together read
+//!   no more nodes than there are blocks, a file names each block once, and the content of all files is at
+//!   most twice that of the device. What is left out for that is named ([`Salvage::left_out`]).
+//! - *Order.* The tables are read in the order of the disk. Where each file begins is known before any is
+//!   read ([`Salvage::place`]), and what lies close together can be read at once ([`Salvage::read_ahead`]).
 //!
-//! With [`Options::deleted`], removed files are found as well: in old copies of inode tables that the journal
-//! still has, and in extent trees that belong to nobody.
+//! With [`Options::deleted`], removed files are found as well: in old copies of inode tables that the
+//! journal still has, and in extent trees that belong to nobody.
 //!
 //! What this is not: a repair. Nothing is written to the device, and what comes out is as good as the doubts
 //! say. Content has no checksums: nothing shows that it was overwritten.
@@ -72,8 +73,8 @@ pub enum Error {
     Unsupported(String),
 }
 
-/// How many times the bytes of the device the values of attributes with inodes of their own may be in all: many
-/// files may share one.
+/// How many times the bytes of the device the values of attributes with inodes of their own may be in all:
+/// many files may share one.
 const VALUES_MAX: u64 = 8;
 
 /// What is being done before anything can be copied.

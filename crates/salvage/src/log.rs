@@ -1,16 +1,17 @@
 //! Old copies of blocks that the journal still has: of metadata, and of data where it is journalled.
 //!
 //! The log is a ring, and nothing clears it: behind its newest transaction lie those that were written back
-//! long ago. Every block that looks like a descriptor is followed to its copies, wherever the log now begins.
+//! long ago. Every block that looks like a descriptor is followed to its copies, wherever the log now
+//! begins.
 //!
-//! Invariants: a block of the log is the copy of one block at most, in the newest transaction that claims it.
-//! A copy counts only if its checksum is right, where there are any, and if its transaction is no newer than
-//! the newest one that was committed: the blocks of a later one may be older than their descriptor.
+//! Invariants: a block of the log is the copy of one block at most, in the newest transaction that claims
+//! it. A copy counts only if its checksum is right, where there are any, and if its transaction is no newer
+//! than the newest one that was committed: the blocks of a later one may be older than their descriptor.
 //!
-//! A copy of a block that was freed in between is not content of its next owner. Whoever frees a block that is
-//! in the log has to revoke it: so a copy is content of a removed file ([`OldBlocks::content_before`]) only if
-//! nothing revoked its block between both, and if the log has all transactions since, which may have done that.
-//! Kernels before 6.4 and e2fsck begin the log anew at each mount, so that there may be gaps.
+//! A copy of a block that was freed in between is not content of its next owner. Whoever frees a block that
+//! is in the log has to revoke it: so a copy is content of a removed file ([`OldBlocks::content_before`])
+//! only if nothing revoked its block between both, and if the log has all transactions since, which may have
+//! done that. Kernels before 6.4 and e2fsck begin the log anew at each mount, so that there may be gaps.
 //!
 //! Memory: some 50 bytes for each block of the log, and 16 for each record of a revoke.
 

@@ -4,9 +4,9 @@
 //! and the rest goes on; a node whose checksum is wrong is used if its entries are possible.
 //!
 //! Invariants: the extents are sorted and don't overlap, lie on the device, and (where the volume does not
-//! share blocks on purpose) name each block of it once: the content of a file is never longer than the device.
-//! A map reads each of its nodes once, and all maps together no more nodes than a budget, so that maps which
-//! share nodes can't multiply.
+//! share blocks on purpose) name each block of it once: the content of a file is never longer than the
+//! device. A map reads each of its nodes once, and all maps together no more nodes than a budget, so that
+//! maps which share nodes can't multiply.
 
 use crate::volume::Volume;
 use hectare_ext4::Place;

@@ -3,8 +3,9 @@
 //! The tables are read in the order of the disk. The map of each inode is read once here, to know which
 //! blocks belong to somebody, and again when its content is.
 //!
-//! Content is bounded: if files claim more blocks in all than [`CONTENT_MAX`] times those of the device, those
-//! that claim most are left out, by name. On a sound volume, and on one with a few wrong maps, none is.
+//! Content is bounded: if files claim more blocks in all than [`CONTENT_MAX`] times those of the device,
+//! those that claim most are left out, by name. On a sound volume, and on one with a few wrong maps, none
+//! is.
 //!
 //! Memory: some hundred bytes for each inode in use and 16 for each extent; both are bounded by what the
 //! device can hold.
@@ -46,7 +47,8 @@ pub(crate) struct Node {
     pub(crate) first_run: u32,
     /// Blocks of its content.
     pub(crate) blocks: u64,
-    /// Whether its content does not come out: it would be more than the device can hold, or its map has no end.
+    /// Whether its content does not come out: it would be more than the device can hold, or its map has no
+    /// end.
     pub(crate) is_left_out: bool,
     /// The map of a file without an inode, and of one that was removed; others have it in their inodes.
     pub(crate) extents: Option<Box<[Extent]>>,

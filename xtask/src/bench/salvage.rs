@@ -1,18 +1,19 @@
-//! Comparison of `hectare salvage` with reading the image in sequence: `cargo xtask bench salvage [--only NAME]
-//! [--pairs N] [--quick] [--binary FILE] [--json FILE] [--list]`.
+//! Comparison of `hectare salvage` with reading the image in sequence: `cargo xtask bench salvage [--only
+//! NAME] [--pairs N] [--quick] [--binary FILE] [--json FILE] [--list]`.
 //!
 //! | case | volume |
 //! |---|---|
 //! | `small-files` | ext4 with 100,000 files of 200 to 16,000 bytes, 50 to a directory |
 //! | `large-files` | ext4 with 12 files of 100 MiB |
 //!
-//! Each case runs on a *cold* image, which lies on the disk beside cargo's output and of which nothing is in the
-//! page cache, and on a *hot* one in memory. In each round `cat IMAGE` to `/dev/null`, `hectare salvage -o DIR`
-//! with the directory in memory, and `hectare salvage -o tar:-` to `/dev/null` run in turn; the order alternates.
-//! The figure is the ratio of the time of `cat` to ours in the same round: 1 is as fast as reading.
+//! Each case runs on a *cold* image, which lies on the disk beside cargo's output and of which nothing is in
+//! the page cache, and on a *hot* one in memory. In each round `cat IMAGE` to `/dev/null`, `hectare salvage
+//! -o DIR` with the directory in memory, and `hectare salvage -o tar:-` to `/dev/null` run in turn; the
+//! order alternates. The figure is the ratio of the time of `cat` to ours in the same round: 1 is as fast as
+//! reading.
 //!
-//! Claimed is a ratio of 0.8 on cold images. On hot ones reading costs next to nothing, and what is measured is
-//! how fast the host makes files: these ratios are shown and not judged.
+//! Claimed is a ratio of 0.8 on cold images. On hot ones reading costs next to nothing, and what is measured
+//! is how fast the host makes files: these ratios are shown and not judged.
 //!
 //! Hazard: needs 4 GiB in `/dev/shm` and 3 GiB on the disk.
 

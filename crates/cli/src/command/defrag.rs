@@ -25,15 +25,16 @@ use std::path::Path;
 
 /// Move the blocks of files and directories together
 ///
-/// A file or directory that lies in more places than it has stretches without a hole is copied to fewer, if there
-/// is room. Content and times stay. With a journal a power cut harms nothing: each block is at its old place or at
-/// its new one. Volumes with bigalloc are left as they are.
+/// A file or directory that lies in more places than it has stretches without a hole is copied to fewer, if
+/// there is room. Content and times stay. With a journal a power cut harms nothing: each block is at its old
+/// place or at its new one. Volumes with bigalloc are left as they are.
 ///
 /// For a path of a volume that `hectare mount` has mounted, the mount's server does it, while programs go on
 /// working.
 ///
-/// With --free the free space is made whole instead: what files have towards the end of the volume moves to free
-/// places before it, if one holds all of it. No file comes to lie in more places. Not while it is mounted.
+/// With --free the free space is made whole instead: what files have towards the end of the volume moves to
+/// free places before it, if one holds all of it. No file comes to lie in more places. Not while it is
+/// mounted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare defrag -n disk.img\n  hectare defrag disk.img:/var/lib/db\n  \
     hectare defrag /mnt/srv               (a volume that is mounted)\n  \

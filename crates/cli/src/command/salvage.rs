@@ -39,12 +39,12 @@ const NAMED_MAX: usize = 20;
 /// Inodes are searched for in all inode tables, also those of groups whose descriptors are broken, and names
 /// in directories and in blocks of lost directories; what has no name gets lost+found/#INODE. Owners, modes,
 /// times, extended attributes, links, devices and holes are kept. Nothing is written to the device; what
-/// can't be read of it is zeros, and reported. `hectare check` says what is wrong with a volume. Files that claim
-/// more than the device can hold are left out by name, so that no image fills a disk.
+/// can't be read of it is zeros, and reported. `hectare check` says what is wrong with a volume. Files that
+/// claim more than the device can hold are left out by name, so that no image fills a disk.
 ///
 /// With --deleted, removed files come out as well, in the directory `deleted`: those of which the journal
-/// still has a copy of the inode, or of which the extent tree is left. Nothing shows whether their content was
-/// overwritten since; the report ranks them by how much of their space is free.
+/// still has a copy of the inode, or of which the extent tree is left. Nothing shows whether their content
+/// was overwritten since; the report ranks them by how much of their space is free.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare salvage broken.img -o saved --report report.json\n  \
     hectare salvage /dev/sdb1 -o saved --resume          (continues after an interruption)\n  \

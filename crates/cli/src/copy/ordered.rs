@@ -1,10 +1,10 @@
 //! Copies files in the order in which they lie on the origin's device, once all directories are there.
 //!
-//! An origin of which the whole tree is known before anything is copied ([`Origin::ORDERED`]) is read like this:
-//! the walker makes directories, links and devices, and only notes files. The noted files are sorted by where
-//! they begin, and several threads take them from the front, a *batch* at a time: small files that lie within
-//! [`SPAN`] bytes, of which the origin reads all at once, or one large file. So the device is read from its
-//! beginning to its end, in large pieces, while other threads make and write files.
+//! An origin of which the whole tree is known before anything is copied ([`Origin::ORDERED`]) is read like
+//! this: the walker makes directories, links and devices, and only notes files. The noted files are sorted
+//! by where they begin, and several threads take them from the front, a *batch* at a time: small files that
+//! lie within [`SPAN`] bytes, of which the origin reads all at once, or one large file. So the device is
+//! read from its beginning to its end, in large pieces, while other threads make and write files.
 //!
 //! Directories get their final attributes after that, since making files changes their times.
 //!

@@ -1,22 +1,25 @@
 //! Moves the blocks of a file together (defragmentation).
 //!
-//! A stretch of file blocks without a hole that lies in several places is copied to fewer: space is reserved,
-//! the data is copied there, and one transaction exchanges the mapping and frees the old place. The commit
-//! flushes the data before it; so with a journal the file is mapped to the old place or to the new one after a
-//! crash, and both hold its content. Without a journal a crash may leave what a check has to mend, as any
-//! change of a map does there. A long stretch moves in several such steps, each of which leaves the file as it reads.
+//! A stretch of file blocks without a hole that lies in several places is copied to fewer: space is
+//! reserved, the data is copied there, and one transaction exchanges the mapping and frees the old place.
+//! The commit flushes the data before it; so with a journal the file is mapped to the old place or to the
+//! new one after a crash, and both hold its content. Without a journal a crash may leave what a check has to
+//! mend, as any change of a map does there. A long stretch moves in several such steps, each of which leaves
+//! the file as it reads.
 //!
 //! Nothing moves unless the stretch comes to lie in fewer places. Times stay, and so does what is unwritten.
 //!
-//! Directories and content that is journalled lie in the block cache and in the log: their blocks are not copied
-//! on the device, but logged at their new place in the transaction that maps it, and revoked at the old one. An
-//! index names blocks by their place in the directory, and so stays right; checksums don't cover the place.
+//! Directories and content that is journalled lie in the block cache and in the log: their blocks are not
+//! copied on the device, but logged at their new place in the transaction that maps it, and revoked at the
+//! old one. An index names blocks by their place in the directory, and so stays right; checksums don't cover
+//! the place.
 //!
-//! A caller that knows better places, as one that makes free space whole, names them ([`move_to`]). There the map
-//! is changed in place where that can be, so that no block of a map comes or goes and the plan holds.
+//! A caller that knows better places, as one that makes free space whole, names them ([`move_to`]). There
+//! the map is changed in place where that can be, so that no block of a map comes or goes and the plan
+//! holds.
 //!
-//! What it is not: it chooses no order for files. Clusters (`bigalloc`), symbolic links and the inodes of the
-//! format (the journal, quotas) are left where they are.
+//! What it is not: it chooses no order for files. Clusters (`bigalloc`), symbolic links and the inodes of
+//! the format (the journal, quotas) are left where they are.
 
 use crate::data::fallocate::credits;
 use crate::data::{device, writeback};
@@ -45,7 +48,8 @@ const COPY_STEP: u64 = 4 << 20;
 /// Times that a removal of so few extents goes on at most: a table on each level may become empty.
 const REMOVALS: usize = 4;
 
-/// Blocks that are logged with one change of a map: a handle that requests more could never start with a small log.
+/// Blocks that are logged with one change of a map: a handle that requests more could never start with a
+/// small log.
 const LOGGED_MAX: u32 = 32;
 
 /// What a block of a directory or of journalled content is, by its place in the file.
@@ -99,7 +103,8 @@ enum Change {
 /// A block with its bytes.
 type HeldBlock = (BlockKind, Arc<[u8]>);
 
-/// Gives all content of a file a place, and gives up what is reserved for it; the caller holds its operation lock.
+/// Gives all content of a file a place, and gives up what is reserved for it; the caller holds its operation
+/// lock.
 fn make_movable(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     inode.check_alive()?;
     check_movable(core, inode)?;
@@ -228,8 +233,8 @@ fn fewer_places(core: &Core, inode: &CachedInode, stretch: &[Extent]) -> Result<
     Ok(Some(spaces))
 }
 
-/// Reserves up to `want` clusters in one place, as many as there are; none if only runs are free that bring no
-/// fewer places than `places`.
+/// Reserves up to `want` clusters in one place, as many as there are; none if only runs are free that bring
+/// no fewer places than `places`.
 fn longest(core: &Core, goal: ClusterNr, want: u64, places: u64) -> Result<Option<Reservation>> {
     let mut least = want;
     loop {
@@ -247,8 +252,8 @@ fn longest(core: &Core, goal: ClusterNr, want: u64, places: u64) -> Result<Optio
     }
 }
 
-/// The steps in which a stretch moves to its new places: of at most `limit` extents each, and of `most` blocks
-/// from a file block on.
+/// The steps in which a stretch moves to its new places: of at most `limit` extents each, and of `most`
+/// blocks from a file block on.
 fn parts(
     stretch: &[Extent],
     spaces: Vec<Reservation>,

@@ -1,7 +1,7 @@
 //! Moves the blocks of a directory together ([`crate::data::gather`]).
 //!
-//! Invariant: nothing of the directory changes but where its blocks lie. Its operation lock is held exclusively, so
-//! that no lookup or listing meets a block that moves.
+//! Invariant: nothing of the directory changes but where its blocks lie. Its operation lock is held
+//! exclusively, so that no lookup or listing meets a block that moves.
 
 use crate::data::gather::{self, Gathered};
 use crate::error::Result;

@@ -122,9 +122,9 @@ impl MapMut<'_, '_> {
         Ok(())
     }
 
-    /// Maps the blocks of an extent to new space of their number, and frees the old, without any other change of
-    /// the map; false, and nothing has changed, where the map can't be changed so ([`MapKind::repoint`]). Not on
-    /// volumes with clusters, and not for journalled content.
+    /// Maps the blocks of an extent to new space of their number, and frees the old, without any other
+    /// change of the map; false, and nothing has changed, where the map can't be changed so
+    /// ([`MapKind::repoint`]). Not on volumes with clusters, and not for journalled content.
     pub(crate) fn repoint(&mut self, old: Extent, space: &mut Reservation) -> Result<bool> {
         let geometry = self.core.state.geometry();
         let to = geometry.cluster_start(space.run().start);

@@ -30,22 +30,23 @@ impl Volume {
         trim::trim(self.core(), range, min_len)
     }
 
-    /// Moves the blocks of a file or directory to fewer places, if there is room for that: what it holds and its
-    /// times stay. Its readers and writers wait meanwhile. With a journal, a crash leaves each block at its old place or at its
-    /// new one; without one, the volume may need a check.
+    /// Moves the blocks of a file or directory to fewer places, if there is room for that: what it holds and
+    /// its times stay. Its readers and writers wait meanwhile. With a journal, a crash leaves each block at
+    /// its old place or at its new one; without one, the volume may need a check.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`], and nothing has moved, for what is neither a regular file nor a directory,
-    /// for inodes of the format, and on volumes with `bigalloc`; [`crate::Error::ReadOnly`]; [`crate::Error::NoSpace`] if the map has no
-    /// room to change; the error of reading, of copying or of the map. What has moved before stays.
+    /// [`crate::Error::Unsupported`], and nothing has moved, for what is neither a regular file nor a
+    /// directory, for inodes of the format, and on volumes with `bigalloc`; [`crate::Error::ReadOnly`];
+    /// [`crate::Error::NoSpace`] if the map has no room to change; the error of reading, of copying or of
+    /// the map. What has moved before stays.
     pub fn gather(&self, nr: InodeNr) -> Result<Gathered> {
         let inode = self.core().state.inode(nr)?;
         let is_directory = inode.get().kind() == Some(Kind::Directory);
         if is_directory { gather_directory(self.core(), &inode) } else { gather::gather(self.core(), &inode) }
     }
 
-    /// Moves one extent of a file to the blocks from `to` on, as [`Self::gather`] does; returns whether it was
-    /// moved: not if the file is mapped otherwise by now, or if the place is not free.
+    /// Moves one extent of a file to the blocks from `to` on, as [`Self::gather`] does; returns whether it
+    /// was moved: not if the file is mapped otherwise by now, or if the place is not free.
     ///
     /// # Errors
     /// Those of [`Self::gather`].

@@ -5,11 +5,12 @@ use super::path::Path;
 use super::{Extent, TreeWrite};
 use hectare_units::BlockNr;
 
-/// Maps the blocks of `old` to those from `to` on, if `old` is an entry of the tree as it is; returns whether it
-/// is. Neighbours are not joined, so that no node comes or goes.
+/// Maps the blocks of `old` to those from `to` on, if `old` is an entry of the tree as it is; returns
+/// whether it is. Neighbours are not joined, so that no node comes or goes.
 ///
 /// # Errors
-/// When a node can't be read or is corrupt, or the new place lies outside of the volume; nothing has changed then.
+/// When a node can't be read or is corrupt, or the new place lies outside of the volume; nothing has changed
+/// then.
 pub fn repoint<T: TreeWrite>(tree: &mut T, old: Extent, to: BlockNr) -> Result<bool, T::Error> {
     let geometry = tree.geometry();
     if !geometry.holds(to, old.len) {

@@ -40,8 +40,8 @@ pub fn insert<T: TreeWrite>(tree: &mut T, new: Extent) -> Result<(), T::Error> {
     seat.put(tree, tables.first().map(|first| first.get()).into_iter())
 }
 
-/// Gives the blocks of `old` another place, if one table or the inode names them all as they are; returns whether
-/// that is so. No table comes or goes.
+/// Gives the blocks of `old` another place, if one table or the inode names them all as they are; returns
+/// whether that is so. No table comes or goes.
 ///
 /// # Errors
 /// When a table can't be read, or the new place lies where no block map reaches; nothing has changed then.

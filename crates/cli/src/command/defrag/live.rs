@@ -1,12 +1,12 @@
 //! Moves the blocks of files together in a volume while it is mounted.
 //!
-//! The tree is walked through the mount, as any program walks it, and the mount's server moves the blocks of one
-//! inode at a time: it is asked by number over its control socket. So programs go on working in between, and only
-//! the readers and writers of the file of the moment wait.
+//! The tree is walked through the mount, as any program walks it, and the mount's server moves the blocks of
+//! one inode at a time: it is asked by number over its control socket. So programs go on working in between,
+//! and only the readers and writers of the file of the moment wait.
 //!
-//! Hazard: others change the tree meanwhile. What is gone is left out silently, as it needs no move any more; a
-//! number that another file has by then is moved instead, which does no harm. Links are not followed, and other
-//! mounts below are not entered.
+//! Hazard: others change the tree meanwhile. What is gone is left out silently, as it needs no move any
+//! more; a number that another file has by then is moved instead, which does no harm. Links are not
+//! followed, and other mounts below are not entered.
 
 use super::Mover;
 use crate::failure::{Failure, Outcome};

@@ -41,10 +41,11 @@ pub(crate) struct LocalTarget {
     walk: Walk,
     shown: PathBuf,
     rights: Rights,
-    /// Whether nothing but the copy decides about the owner and the mode of new files: no files were there, and no
-    /// ACL is inherited.
+    /// Whether nothing but the copy decides about the owner and the mode of new files: no files were there,
+    /// and no ACL is inherited.
     is_plain: bool,
-    /// Whether what is there was made by an earlier run of the same copy, and may lack the right to be changed.
+    /// Whether what is there was made by an earlier run of the same copy, and may lack the right to be
+    /// changed.
     resumes: bool,
     /// The owner and group that new files of such a copy have.
     made_as: OnceLock<(u32, u32)>,
