@@ -1,4 +1,4 @@
-//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]
+//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount|salvage [--only NAME]
 //! [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
@@ -6,6 +6,7 @@
 //! | [`allocator`] | where space comes from, its cost, its fragmentation |
 //! | [`check`] | checking, against e2fsck; described there, since its form differs |
 //! | [`mount`] | what goes through a mount, against fuse2fs; its own options and contenders |
+//! | [`salvage`] | salvage, against reading the image in sequence; described there, since its form differs |
 //! | [`io`] | overwriting, fsync, and the cost of the journal; on disk, too, and against a bare file |
 //! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; described there, since its form differs |
 //!
@@ -33,6 +34,7 @@ mod mkfs;
 mod mount;
 mod plan;
 mod results;
+mod salvage;
 
 use crate::scratch::leave_nothing;
 use crate::steps::{cargo, root, shown, target_folder, understood};
@@ -42,8 +44,8 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]... [--pairs N] \
-                     [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
+const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|salvage [--only NAME]... \
+                     [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// One comparison.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,8 @@ enum Comparison {
     Formatters,
     /// Checkers.
     Checkers,
+    /// Salvage, and reading the image.
+    Salvage,
 }
 
 /// The options of the command line.
@@ -85,6 +89,7 @@ impl Options {
             "io" => Comparison::Workloads(io::sections),
             "mkfs" => Comparison::Formatters,
             "check" => Comparison::Checkers,
+            "salvage" => Comparison::Salvage,
             other => return Err(format!("{other} is no comparison")),
         };
         let mut options = Self {
@@ -138,6 +143,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         Comparison::Workloads(sections) => workloads(&options, &sections(&options)),
         Comparison::Formatters => formatters(&options),
         Comparison::Checkers => checkers(&options),
+        Comparison::Salvage => salvaging(&options),
     }
 }
 
@@ -198,6 +204,15 @@ fn checkers(options: &Options) -> bool {
         return true;
     }
     built(options.binary.as_deref()).is_some_and(|binary| check::run(options, &binary))
+}
+
+/// Runs the comparison of salvage with reading.
+fn salvaging(options: &Options) -> bool {
+    if options.list {
+        salvage::list();
+        return true;
+    }
+    built(options.binary.as_deref()).is_some_and(|binary| salvage::run(options, &binary))
 }
 
 /// The given program, or a new build.

@@ -1,5 +1,5 @@
 //! How much comes out of damaged volumes:
-//! `cargo xtask salvage [--runs N] [--files N] [--seed N] [--release]`.
+//! `cargo xtask salvage [--runs N] [--files N] [--seed N] [--release | --binary FILE]`.
 //!
 //! Volumes of six kinds with thousands of files are damaged at random, and read in three ways: by `hectare
 //! salvage`, by `debugfs -c -R rdump`, and by `e2fsck -fy` and rdump. A file counts if its content came out
@@ -21,7 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const USAGE: &str = "usage: cargo xtask salvage [--runs N] [--files N] [--seed N] [--release]";
+const USAGE: &str =
+    "usage: cargo xtask salvage [--runs N] [--files N] [--seed N] [--release | --binary FILE]";
 /// Begins every sector of a file.
 const MARK: &[u8; 8] = b"content\n";
 const SECTOR: usize = 512;
@@ -64,22 +65,23 @@ struct Options {
     files: u64,
     seed: u64,
     release: bool,
+    /// The program; built if not given.
+    binary: Option<PathBuf>,
 }
 
 impl Options {
     fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options = Self { runs: 50, files: 2000, seed: 1, release: false };
+        let mut options = Self { runs: 50, files: 2000, seed: 1, release: false, binary: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let mut number = || -> Result<u64, String> {
-                let text = words.next().ok_or(format!("{word} needs a value"))?;
-                text.parse().map_err(|_| format!("{word}: {text} is no number"))
-            };
+            let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
+            let number = |text: &str| text.parse().map_err(|_| format!("{word}: {text} is no number"));
             match *word {
-                "--runs" => options.runs = number()?,
-                "--files" => options.files = number()?,
-                "--seed" => options.seed = number()?,
+                "--runs" => options.runs = number(value()?)?,
+                "--files" => options.files = number(value()?)?,
+                "--seed" => options.seed = number(value()?)?,
                 "--release" => options.release = true,
+                "--binary" => options.binary = Some(value()?.into()),
                 other => return Err(format!("{other} is no option")),
             }
         }
@@ -90,7 +92,8 @@ impl Options {
 /// Runs the job with its arguments; returns whether ours was nowhere the lowest in sum.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let Some(program) = built(options.release) else { return false };
+    let program = options.binary.clone().or_else(|| built(options.release));
+    let Some(program) = program else { return false };
     let result = compare(&options, &program).and_then(|()| undelete(&options, &program));
     went_well(&format!("salvage --seed {}", options.seed), result)
 }

@@ -3,7 +3,8 @@
 //! A copy goes from an [`Origin`] to a [`Target`]; each is either a directory of the host ([`host`]) or a
 //! volume ([`volume`]). One thread walks the origin and creates names in the target, parents first; several
 //! threads copy the content of files. A directory gets its final attributes when everything in it has been
-//! made, because making things changes its times.
+//! made, because making things changes its times. Origins that know where their files lie are read in that
+//! order ([`ordered`]).
 //!
 //! A file or directory that can't be read is reported and left out, and the copy continues; the first write
 //! error ends it.
@@ -15,18 +16,24 @@
 
 pub(crate) mod content;
 pub(crate) mod host;
+mod maker;
+mod ordered;
 pub(crate) mod volume;
 
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::name::join;
 use crate::progress::Progress;
-use content::{Job, Pool};
+use content::Pool;
 use hectare_engine::{DeviceNumber, Kind, Timestamp};
 use hectare_export::MET_TWICE;
 use hectare_host::Identity;
 use hectare_units::InodeNr;
+use maker::{Maker, Spot};
+use ordered::Later;
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Why one step failed; the copier adds where.
 pub(crate) type Reason = String;
@@ -44,8 +51,8 @@ pub(crate) struct Options {
     pub(crate) follow: bool,
     /// Threads that copy content.
     pub(crate) threads: NonZeroUsize,
-    /// The latest time that files of the copy get, for one that is the same every time: content is copied file
-    /// by file in order, and access times are the modification times.
+    /// The latest time that files of the copy get, for one that is the same every time: content is copied
+    /// file by file in order, and access times are the modification times.
     pub(crate) latest: Option<Timestamp>,
 }
 
@@ -100,8 +107,11 @@ pub(crate) trait Content: Send {
 
 /// Where a copy comes from.
 pub(crate) trait Origin: Sync {
+    /// Whether the whole tree is known before anything is copied: names are unique in a directory, and files
+    /// are read in the order of their [places](Self::place).
+    const ORDERED: bool = false;
     /// A file or directory.
-    type Node;
+    type Node: Clone + Send;
     /// An open file.
     type File: Content;
     /// The entries of a directory that is being listed.
@@ -122,6 +132,16 @@ pub(crate) trait Origin: Sync {
     fn inode_in(&self, node: &Self::Node, volume: &hectare_engine::Volume) -> Option<InodeNr>;
     /// A path from the origin's top, for messages.
     fn show(&self, path: &[u8]) -> String;
+    /// Whether it is a regular file with one name; asked of ordered origins only.
+    fn is_plain_file(&self, _node: &Self::Node) -> bool {
+        false
+    }
+    /// Where a file begins on the origin's device and how much of it follows there, in bytes.
+    fn place(&self, _node: &Self::Node) -> (u64, u64) {
+        (0, 0)
+    }
+    /// Reads a range of the device at once, for files in it that are copied next.
+    fn read_ahead(&self, _range: Range<u64>) {}
 }
 
 /// Where a copy goes to.
@@ -142,6 +162,10 @@ pub(crate) trait Target: Sync {
     fn make_dir(&self, dir: &Self::Dir, name: &[u8], mode: u16) -> Result<Self::Dir, Reason>;
     /// Creates a regular file, or truncates the existing one.
     fn make_file(&self, dir: &Self::Dir, name: &[u8], mode: u16, there: bool) -> Result<Self::File, Reason>;
+    /// Creates a regular file that will get these attributes.
+    fn make_new(&self, dir: &Self::Dir, name: &[u8], meta: &Meta) -> Result<Self::File, Reason> {
+        self.make_file(dir, name, meta.mode, false)
+    }
     /// Creates any other file, and sets its attributes.
     fn make_special(
         &self,
@@ -185,9 +209,11 @@ pub(crate) struct Goal<D> {
 struct Level<C, D> {
     /// `None` if it can't be listed.
     children: Option<C>,
-    from: Vec<u8>,
+    from: Arc<[u8]>,
     dir: D,
-    to: Vec<u8>,
+    to: Arc<[u8]>,
+    /// Whether this copy made it, so that nothing is in it but what the copy puts there.
+    is_new: bool,
     /// Its attributes, set when all its content has been copied.
     leave: Option<Leave>,
 }
@@ -198,17 +224,17 @@ struct Leave {
 }
 
 struct Copier<'a, O: Origin, T: Target> {
-    origin: &'a O,
-    target: &'a T,
-    options: Options,
-    left_out: &'a LeftOut,
-    pool: &'a Pool<'a, O::File, T>,
+    maker: Maker<'a, O, T>,
     /// The stack of directories being copied.
     levels: Vec<Level<O::Children, T::Dir>>,
     first_names: HashMap<Identity, T::First>,
     entered: HashSet<Identity>,
     /// Directories the copy made: it must not copy them again.
     made: HashSet<InodeNr>,
+    /// Files of an ordered origin, which are copied when the walk is over,
+    later: Vec<Later<O::Node, T::Dir>>,
+    /// and directories that get their attributes after that.
+    finished: Vec<(T::Dir, Arc<[u8]>, Leave)>,
 }
 
 /// Copies one file or directory, recursively.
@@ -227,23 +253,30 @@ pub(crate) fn copy<O: Origin, T: Target>(
             pool.start(scope, options.threads);
         }
         let mut copier = Copier {
-            origin,
-            target,
-            options,
-            left_out: &left_out,
-            pool: &pool,
+            maker: Maker { origin, target, options, left_out: &left_out, pool: &pool },
             levels: Vec::new(),
             first_names: HashMap::new(),
             entered: HashSet::new(),
             made: HashSet::new(),
+            later: Vec::new(),
+            finished: Vec::new(),
         };
-        let walked = copier.start(source, goal).and_then(|()| copier.run());
+        let walked =
+            copier.start(source, goal).and_then(|()| copier.run()).and_then(|()| copier.copy_later());
         pool.finish();
         walked
     });
     walked?;
     pool.outcome()?;
     left_out.outcome()
+}
+
+impl<'a, O: Origin, T: Target> std::ops::Deref for Copier<'a, O, T> {
+    type Target = Maker<'a, O, T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.maker
+    }
 }
 
 impl<O: Origin, T: Target> Copier<'_, O, T> {
@@ -261,10 +294,11 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
 
     fn run(&mut self) -> Outcome {
         while let Some(level) = self.levels.last_mut() {
-            if self.pool.has_failed() {
+            let maker = &self.maker;
+            if maker.pool.has_failed() {
                 break; // its outcome says why
             }
-            match level.children.as_mut().and_then(|children| self.origin.next_child(children)) {
+            match level.children.as_mut().and_then(|children| maker.origin.next_child(children)) {
                 Some(Ok((name, node))) => {
                     let (from, to, dir) =
                         (join(&level.from, &name), join(&level.to, &name), level.dir.clone());
@@ -274,7 +308,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
                         self.leave_out(&from, "the directory is corrupt: no file can have that name")?;
                     }
                 }
-                Some(Err(reason)) => self.left_out.tell(self.origin.show(&level.from), reason),
+                Some(Err(reason)) => maker.left_out.tell(maker.origin.show(&level.from), reason),
                 None => self.leave()?,
             }
         }
@@ -283,15 +317,34 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
 
     /// Finishes the innermost directory.
     fn leave(&mut self) -> Outcome {
-        let Some(Level { dir, to, leave: Some(Leave { mode, kept }), .. }) = self.levels.pop() else {
+        let Some(Level { dir, to, leave: Some(leave), .. }) = self.levels.pop() else {
             return Ok(());
         };
-        let done = self.target.finish_dir(&dir, mode, kept.as_ref());
-        done.map_err(|reason| self.target_failed(&to, reason))
+        if O::ORDERED {
+            self.finished.push((dir, to, leave));
+            return Ok(());
+        }
+        self.finish_dir(&dir, &to, &leave)
     }
 
-    fn target_failed(&self, to: &[u8], reason: Reason) -> Failure {
-        Failure::of(self.target.show(to), reason)
+    fn finish_dir(&self, dir: &T::Dir, to: &[u8], leave: &Leave) -> Outcome {
+        let done = self.target.finish_dir(dir, leave.mode, leave.kept.as_ref());
+        done.map_err(|reason| self.target_failed(to, reason))
+    }
+
+    /// Copies the files of an ordered origin, then finishes its directories, the inner ones first.
+    fn copy_later(&mut self) -> Outcome {
+        let files = std::mem::take(&mut self.later);
+        if !files.is_empty() && !self.pool.has_failed() {
+            ordered::copy_all(&self.maker, files, self.options.threads)?;
+        }
+        for (dir, to, leave) in std::mem::take(&mut self.finished) {
+            if self.pool.has_failed() {
+                break;
+            }
+            self.finish_dir(&dir, &to, &leave)?;
+        }
+        Ok(())
     }
 
     fn visit(
@@ -303,11 +356,14 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         to: Vec<u8>,
         follow: bool,
     ) -> Outcome {
+        if O::ORDERED && self.origin.is_plain_file(node) {
+            return self.plain_file(node, from, dir, name, &to);
+        }
         let meta = match self.meta(node, follow) {
             Ok(meta) => meta,
             Err(reason) => return self.leave_out(from, reason),
         };
-        let there = self.target.find(dir, name).map_err(|reason| self.target_failed(&to, reason))?;
+        let there = self.find(dir, name, &to)?;
         if meta.kind == Kind::Directory {
             return self.visit_directory(node, from, meta, dir, name, to, there);
         }
@@ -334,12 +390,24 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         Ok(())
     }
 
-    fn meta(&self, node: &O::Node, follow: bool) -> Result<Meta, Reason> {
-        self.origin.meta(node, follow).map(|meta| self.options.adjust(meta))
+    /// What has a name in the target.
+    fn find(&self, dir: &T::Dir, name: &[u8], to: &[u8]) -> Outcome<Option<Kind>> {
+        if O::ORDERED && self.levels.last().is_some_and(|level| level.is_new) {
+            return Ok(None);
+        }
+        self.target.find(dir, name).map_err(|reason| self.target_failed(to, reason))
     }
 
-    fn leave_out(&self, from: &[u8], reason: impl std::fmt::Display) -> Outcome {
-        self.left_out.tell(self.origin.show(from), reason);
+    /// Notes a file of an ordered origin.
+    fn plain_file(&mut self, node: &O::Node, from: &[u8], dir: &T::Dir, name: &[u8], to: &[u8]) -> Outcome {
+        let there = self.find(dir, name, to)?;
+        if there == Some(Kind::Directory) {
+            return self.leave_out(from, "a directory is in the way where it should go");
+        }
+        let paths = self.levels.last().map(|level| (Arc::clone(&level.from), Arc::clone(&level.to)));
+        let (from, to) = paths.unwrap_or_default();
+        let (node, dir, place) = (node.clone(), dir.clone(), self.origin.place(node));
+        self.later.push(Later { node, dir, name: name.into(), from, to, there, place });
         Ok(())
     }
 
@@ -393,23 +461,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         };
         let leave = (self.options.preserve || new)
             .then(|| Leave { mode: self.mode(&meta), kept: self.kept(node, from, meta, false) });
-        let from = from.to_vec();
-        self.levels.push(Level { children, from, dir, to, leave });
-    }
-
-    /// The attributes to keep, if any; attributes that can't be read are left out.
-    fn kept(&self, node: &O::Node, from: &[u8], meta: Meta, follow: bool) -> Option<(Meta, Xattrs)> {
-        self.options.preserve.then(|| match self.origin.xattrs(node, follow) {
-            Ok(xattrs) => (meta, xattrs),
-            Err(reason) => {
-                self.left_out.tell(self.origin.show(from), reason);
-                (meta, Vec::new())
-            }
-        })
-    }
-
-    fn mode(&self, meta: &Meta) -> u16 {
-        if self.options.preserve { meta.mode } else { crate::umask::apply(meta.mode & 0o777) }
+        self.levels.push(Level { children, from: from.into(), dir, to: to.into(), leave, is_new: new });
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of one step
@@ -432,26 +484,13 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             self.left_out.tell(self.origin.show(from), "it would be copied onto itself");
             return Ok(None);
         }
-        let content = match self.origin.open(node, follow, &meta) {
-            Ok(content) => content,
-            Err(reason) => return self.leave_out(from, reason).map(|()| None),
+        let several = self.options.hard_links && meta.links > 1;
+        let Some(job) = self.job(node, meta, &Spot { dir, name, from, to, there }, follow)? else {
+            return Ok(None);
         };
-        let keep = self.kept(node, from, meta, follow);
-        let made = (|| {
-            if there.is_some_and(|kind| kind != Kind::File) {
-                self.target.remove(dir, name)?;
-            }
-            self.target.make_file(dir, name, self.mode(&meta), there == Some(Kind::File))
-        })();
-        let file = made.map_err(|reason| self.target_failed(to, reason))?;
-        let first = match self.options.hard_links && meta.links > 1 {
-            true => {
-                Some(self.target.first(&file, dir, name).map_err(|reason| self.target_failed(to, reason))?)
-            }
-            false => None,
-        };
-        let (from, to) = (self.origin.show(from), self.target.show(to));
-        self.pool.take(Job { content, file, keep, from, to });
+        let first = several.then(|| self.target.first(&job.file, dir, name)).transpose();
+        let first = first.map_err(|reason| self.target_failed(to, reason))?;
+        self.pool.take(job);
         Ok(first)
     }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod create;
 pub(crate) mod directory;
+pub(crate) mod gather;
 pub(crate) mod inline_directory;
 pub(crate) mod lookup;
 pub(crate) mod node;

@@ -39,6 +39,7 @@ mod node;
 mod path;
 pub mod raw;
 mod remove;
+mod repoint;
 mod shift;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -49,6 +50,7 @@ pub use lookup::{for_each, for_each_node, last, lookup};
 pub use mark::mark;
 pub use node::{Child, Node, check_block, mend, set_checksum, verify_checksum};
 pub use remove::{Progress, remove};
+pub use repoint::repoint;
 pub use shift::{shift_down, shift_up};
 
 use crate::error::{Corrupt, Place};

@@ -21,7 +21,7 @@ mod remove;
 mod tests;
 
 pub use build::{build, reach, run, tables_between};
-pub use insert::insert;
+pub use insert::{insert, repoint};
 pub use remove::remove;
 
 use crate::error::{Corrupt, Place};

@@ -150,6 +150,18 @@ impl MapKind {
         }
     }
 
+    /// Gives the blocks of an extent another place without any other change of the map, where it can: not if
+    /// `old` is no whole entry of a tree, or lies in several tables. Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`extent::repoint`] or [`indirect::repoint`]; nothing has changed then.
+    pub fn repoint<T: TreeWrite>(self, tree: &mut T, old: Extent, to: BlockNr) -> Result<bool, T::Error> {
+        match self {
+            Self::Extents => extent::repoint(tree, old, to),
+            Self::Blocks => indirect::repoint(tree, old, to),
+        }
+    }
+
     /// Unmaps up to `limit` extents from the end of a range, and reports each run to `freed`.
     ///
     /// # Errors

@@ -180,6 +180,8 @@ fn disk_images_have_the_size_that_qemu_img_gave_them() {
         ("vhdx", "", What::Vhdx),
         ("vmdk", "", What::Vmdk),
         ("vmdk", "subformat=monolithicFlat", What::Vmdk),
+        ("vmdk", "subformat=streamOptimized", What::Vmdk),
+        ("vmdk", "subformat=twoGbMaxExtentSparse", What::Vmdk),
         ("vdi", "", What::Vdi),
     ] {
         let image = folder.path().join(format!("image.{format}"));
@@ -339,5 +341,46 @@ fn every_geometry_is_found_by_any_of_its_copies() {
         let is_backup = |line: &&String| line.contains("ackup superblock at");
         let backups = said.groups.iter().flat_map(|group| &group.lines).filter(is_backup).count();
         assert_eq!(volume.copy_count, 1 + u64::try_from(backups).unwrap(), "{args:?}");
+    }
+}
+
+#[test]
+fn packed_files_are_named_with_what_their_heads_say() {
+    let folder = folder();
+    let raw = folder.path().join("raw");
+    // Data, a hole and data again, so that the sparse image has chunks of several kinds.
+    let file = File::create(&raw).unwrap();
+    file.set_len(3 << 20).unwrap();
+    file.write_all_at(&vec![7; 100_000], 0).unwrap();
+    file.write_all_at(&(0..=255).cycle().take(50_000).collect::<Vec<u8>>(), 2 << 20).unwrap();
+    let (raw, sparse) = (raw.to_str().unwrap(), folder.path().join("sparse"));
+    let sparse = sparse.to_str().unwrap();
+    for (tool, args, made, what) in [
+        ("img2simg", &[raw, sparse][..], sparse.to_owned(), What::AndroidSparse),
+        ("gzip", &["-k", "-f", raw], format!("{raw}.gz"), What::Gzip),
+        ("zstd", &["-q", "-f", "-k", raw], format!("{raw}.zst"), What::Zstd),
+        ("xz", &["-k", "-f", raw], format!("{raw}.xz"), What::Xz),
+        ("bzip2", &["-k", "-f", raw], format!("{raw}.bz2"), What::Bzip2),
+    ] {
+        let mut command = match need(tool) {
+            Ok(command) => command,
+            Err(reason) => {
+                skip_part!(format!("packed_files_are_named, {tool}"), reason);
+                continue;
+            }
+        };
+        let _ = run(command.args(args)).expect_success();
+        let place = identified(Path::new(&made));
+        assert_eq!(place.what, Some(what), "{tool}");
+        match what {
+            What::AndroidSparse => {
+                assert_eq!(place.details.size, Some(Bytes::mib(3)));
+                assert_eq!(place.details.value("version"), Some("1.0"));
+                assert!(place.details.value("chunks").unwrap().parse::<u32>().unwrap() >= 3);
+            }
+            What::Gzip => assert_eq!(place.details.value("name"), Some("raw")),
+            What::Zstd => assert_eq!(place.details.value("bytes of the first frame"), Some("3145728")),
+            _ => {}
+        }
     }
 }

@@ -11,19 +11,21 @@
 //! JSON; `explain` returns the record of the last allocation requests, or `null`; `sync` makes everything
 //! durable that has reached the server; `remount LIST` checks whether the options can be changed while
 //! mounted; `tune NAME=VALUE ...` sets these tunables, all or none. An empty answer means success, a text is
-//! the reason why not.
-//! One client at a time is sent metrics, for [`PATIENCE`] at most; a request that may take longer has a
-//! thread of its own.
+//! the reason why not. `gather INODE` moves the blocks of a file or directory together, `places INODE` only
+//! looks; both return a [`GatherReport`] as JSON. One client at a time is sent metrics, for [`PATIENCE`] at
+//! most; a request that may take longer has a thread of its own.
 
 use crate::deadline::{connected, read_within};
 use crate::report::Report;
 use crate::shared::{Shared, json};
-use hectare_engine::Explanation;
+use hectare_engine::{Explanation, Gathered};
 use hectare_fuse::{MountedImage, mounted_image};
+use hectare_units::InodeNr;
 use log::{debug, info};
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
+use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -56,6 +58,8 @@ const EXPLAIN: &str = "explain";
 const SYNC: &str = "sync";
 const REMOUNT: &str = "remount ";
 const TUNE: &str = "tune ";
+const GATHER: &str = "gather ";
+const PLACES: &str = "places ";
 
 /// Why a mount did not report its metrics.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +79,19 @@ pub enum AskError {
     /// The answer can't be parsed.
     #[error("its server is of another version: {0}")]
     Odd(serde_json::Error),
+}
+
+/// What became of the blocks of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GatherReport {
+    /// In how many places they were.
+    pub before: u64,
+    /// In how many they are now, or could be.
+    pub after: u64,
+    /// Bytes that moved.
+    pub bytes: u64,
+    /// Why they could not be moved.
+    pub refused: Option<String>,
 }
 
 /// The possible directories for a user's sockets, the best first.
@@ -199,7 +216,31 @@ impl Shared {
         if request == EXPLAIN {
             return json(&self.watched.volume.explanation());
         }
+        for (name, is_move) in [(GATHER, true), (PLACES, false)] {
+            if let Some(number) = request.strip_prefix(name) {
+                let refused = |refused| GatherReport { refused: Some(refused), ..GatherReport::default() };
+                return json(&self.gather(number, is_move).unwrap_or_else(refused));
+            }
+        }
         self.work(request).err().unwrap_or_default().into_bytes()
+    }
+
+    /// Moves the blocks of an inode together, or looks at them. Inodes of the format are refused.
+    fn gather(&self, number: &str, is_move: bool) -> Result<GatherReport, String> {
+        let number: u32 = number.parse().map_err(|_| format!("{number} is no number of an inode"))?;
+        // The kernel knows the root of a mount by its own number.
+        let nr = if number == 1 { InodeNr::ROOT } else { InodeNr::new(number) };
+        let volume = &self.watched.volume;
+        let told = |error: hectare_engine::Error| error.to_string();
+        if !is_move {
+            let blocks = volume.inode_blocks(nr).map_err(told)?;
+            let (before, after) = (blocks.places(), blocks.stretches());
+            return Ok(GatherReport { before, after, ..GatherReport::default() });
+        }
+        let Gathered { before, after, moved } = volume.gather(nr).map_err(told)?;
+        let size = volume.superblock().geometry().block_size;
+        let bytes = moved.get().saturating_mul(size.bytes().get());
+        Ok(GatherReport { before, after, bytes, refused: None })
     }
 
     /// Executes a request, or returns why not.
@@ -271,6 +312,21 @@ pub fn sync(dir: &Path) -> Result<(), AskError> {
 pub fn tune(dir: &Path, given: &[String]) -> Result<(), AskError> {
     let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
     have_done(&mount, &format!("{TUNE}{}", given.join(" ")))
+}
+
+/// Has the server of a mount move the blocks of a file or directory together, or only say in how many places
+/// they are, by the number that the mount shows for it.
+///
+/// # Errors
+/// If the server does not answer; [`AskError::Refused`] with its reason if they can't be moved.
+pub fn gather(mount: &MountedImage, inode: u64, dry_run: bool) -> Result<GatherReport, AskError> {
+    let request = if dry_run { PLACES } else { GATHER };
+    let answer = answer(mount, &format!("{request}{inode}"), (WORK_PATIENCE, REFUSAL_MAX))?;
+    let report: GatherReport = serde_json::from_slice(&answer).map_err(AskError::Odd)?;
+    match report.refused {
+        Some(reason) => Err(AskError::Refused(reason)),
+        None => Ok(report),
+    }
 }
 
 /// Asks the server of a mount whether options can be changed while it is mounted.

@@ -24,7 +24,7 @@ mod shared;
 mod survey;
 mod watched;
 
-pub use control::{AskError, ask, explanation, may_remount, own_folder, sync, tune};
+pub use control::{AskError, GatherReport, ask, explanation, gather, may_remount, own_folder, sync, tune};
 pub use http::{BindError, bind};
 pub use monitor::Monitor;
 pub use report::{Caches, ClassUnits, DeviceReport, Journal, Moved, Report, Search, Space};

@@ -7,9 +7,13 @@ use hectare_ext4::Place;
 use hectare_ext4::acl;
 use hectare_ext4::xattr::{self, Area, Attr, Value};
 use hectare_units::{InodeNr, index_of};
+use std::sync::atomic::Ordering::Relaxed;
 
-/// The longest value that is read from an inode of its own.
-const VALUE_MAX: u64 = 1 << 20;
+/// The longest value that is read from an inode of its own: the longest that Linux takes.
+const VALUE_MAX: u64 = 1 << 16;
+
+/// What a value counts as at least, in bytes.
+const SECTOR: u64 = 512;
 
 impl Salvage {
     /// The extended attributes: full names, and values as programs see them. Those that are damaged are left
@@ -68,6 +72,11 @@ impl Salvage {
     fn holder(&self, nr: InodeNr, size: u64) -> Option<Vec<u8>> {
         let judged = self.volume.inode(nr)?;
         if size > VALUE_MAX || judged.inode.size != size {
+            return None;
+        }
+        // Many files may name one value: all together are read no more often than the device is long.
+        let spent = self.value_room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(size.max(SECTOR)));
+        if spent.is_err() {
             return None;
         }
         let mut budget = self.volume.blocks_there();

@@ -3,14 +3,23 @@
 use crate::map::{self, Mapped};
 use crate::names::inline_tail;
 use crate::plausible::{Judged, SIZE_MAX};
+use crate::source::SPAN_MAX;
+use crate::survey::LEFT_OUT;
 use crate::{Metadata, NodeId, Salvage, Timestamp};
 use hectare_ext4::Place;
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_units::{InodeNr, index_of, u64_of};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Permissions of directories of which only names are left, and of files of which only the map is.
 const PRIVATE: u16 = 0o700;
+
+/// The longest range that [`Salvage::read_ahead`] reads, in bytes.
+pub const AHEAD_MAX: u64 = SPAN_MAX;
+
+/// What a journal's own blocks begin with (`JBD2_MAGIC_NUMBER`, big-endian).
+const JOURNAL_MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
 /// An open file.
 pub struct File {
@@ -97,6 +106,9 @@ impl Salvage {
     }
 
     fn map(&self, node: usize, inode: &Inode) -> Mapped {
+        if self.tree.nodes[node].is_left_out {
+            return Mapped::default();
+        }
         if let Some(extents) = &self.tree.nodes[node].extents {
             return Mapped { extents: extents.to_vec(), ..Mapped::default() };
         }
@@ -104,7 +116,38 @@ impl Salvage {
         map::map(&self.volume, self.number(node), inode, &mut budget)
     }
 
-    /// Opens a regular file.
+    /// Whether it is a regular file with one name in the tree.
+    #[must_use]
+    pub fn is_plain_file(&self, node: NodeId) -> bool {
+        let NodeId(at) = node;
+        self.tree.nodes[at].kind == Kind::File && self.tree.links.get(&at).is_none_or(|links| *links <= 1)
+    }
+
+    /// Whether a file's content is left out, since it would be more than the device can hold; with the
+    /// reason.
+    #[must_use]
+    pub fn left_out(&self, node: NodeId) -> Option<&str> {
+        let node = &self.tree.nodes[node.0];
+        let reason = || node.doubts.iter().find(|doubt| doubt.contains(LEFT_OUT));
+        node.is_left_out.then(|| reason().map_or(LEFT_OUT, String::as_str))
+    }
+
+    /// Where a file's content begins on the device and how much of it follows from there, in bytes, for a
+    /// caller that reads files in that order; `None` if its content is in no block.
+    #[must_use]
+    pub fn place(&self, node: NodeId) -> Option<(u64, u64)> {
+        let node = &self.tree.nodes[node.0];
+        let shift = self.shift();
+        (node.first_run > 0).then(|| (node.first_block << shift, u64::from(node.first_run) << shift))
+    }
+
+    /// Reads a range of the device at once, for files in it that are read next; no more than [`AHEAD_MAX`]
+    /// bytes.
+    pub fn read_ahead(&self, range: Range<u64>) {
+        self.volume.source.read_ahead(range);
+    }
+
+    /// Opens a regular file. One that is [left out](Self::left_out) is a hole.
     #[must_use]
     pub fn open(self: &Arc<Self>, node: NodeId) -> File {
         let NodeId(at) = node;
@@ -203,9 +246,23 @@ impl File {
     }
 
     fn read_blocks(&self, mapped: &Mapped, at: u64, buffer: &mut [u8]) {
+        self.read_extents(mapped, at, buffer);
         let shift = self.salvage.shift();
-        buffer.fill(0);
+        for block in self.salvage.tree.escaped.get(&self.node).into_iter().flatten() {
+            // The log has zeros in place of the journal's own magic number.
+            let start = u64::from(block.get()) << shift;
+            for (place, byte) in (start..).zip(JOURNAL_MAGIC) {
+                if let Some(byte_there) = place.checked_sub(at).and_then(|to| buffer.get_mut(index_of(to))) {
+                    *byte_there = byte;
+                }
+            }
+        }
+    }
+
+    fn read_extents(&self, mapped: &Mapped, at: u64, buffer: &mut [u8]) {
+        let shift = self.salvage.shift();
         let end = at + u64_of(buffer.len());
+        let mut done = at;
         let from = mapped.extents.partition_point(|extent| extent.end() << shift <= at);
         for extent in mapped.extents[from..].iter().filter(|extent| !extent.unwritten) {
             let start = u64::from(extent.logical.get()) << shift;
@@ -213,6 +270,11 @@ impl File {
                 break;
             }
             let (first, last) = (start.max(at), (extent.end() << shift).min(end));
+            if first >= last {
+                continue;
+            }
+            buffer[index_of(done - at)..index_of(first - at)].fill(0);
+            done = last;
             let part = &mut buffer[index_of(first - at)..index_of(last - at)];
             let place = (extent.physical.get() << shift).saturating_add(first - start);
             for lost in self.salvage.volume.source.read(place, part) {
@@ -222,5 +284,6 @@ impl File {
                     .doubt(self.node, format!("{len} bytes from {offset} can't be read and are zeros"));
             }
         }
+        buffer[index_of(done - at)..].fill(0);
     }
 }

@@ -1,34 +1,42 @@
 //! Finds removed files.
 //!
 //! An inode that is freed loses its map. But the journal has copies of inode tables as they were before, in
-//! transactions that were written back long ago and not overwritten since ([`OldBlocks`]). Of an inode that is
-//! not in use now, or was used again, the newest copy that has content counts. A node of an extent tree that
-//! belongs to nobody gives a file without a name, an owner or a size.
+//! transactions that were written back long ago and not overwritten since ([`OldBlocks`]). Of an inode that
+//! is not in use now, or was used again, the newest copy that has content counts. A node of an extent tree
+//! that belongs to nobody gives a file without a name, an owner or a size.
 //!
 //! The blocks of a removed file's map are taken from the journal as well: the newest copies before the inode
 //! was written without its content. What lies at their places may be anything: a block that is freed while
 //! it is in the log only is never written there, and one that was used again has other content.
 //!
-//! Nothing says whether the content is still there: what no file in use claims may have been used in between.
+//! So is content that was journalled (`data=journal`, or the flag of a file): what is freed before it was
+//! written back is in the log only. A copy in the log is whole, whatever lies at its place now.
 //!
-//! Hazard: the log is untrusted. A copy counts only if its checksum is right, or if it holds plausible inodes.
+//! Of other content nothing says whether it is still there: what no file in use claims may have been used in
+//! between.
+//!
+//! Hazard: the log is untrusted. A copy counts only if its checksum is right, or if it holds plausible
+//! inodes.
 
 use crate::log::OldBlocks;
 use crate::map::{self, Mapped};
 use crate::names::Names;
 use crate::plausible::{self, Judged};
-use crate::survey::{Node, Survey};
+use crate::survey::{self, Node, Survey};
 use crate::tree::Removed;
 use crate::volume::Volume;
 use crate::{Deleted, Watch};
 use hectare_ext4::dir;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::{Inode, Kind};
-use hectare_units::{BlockNr, InodeNr, TxnId, low32, u64_of, usize_of};
+use hectare_units::{BlockNr, Blocks, InodeNr, LogicalBlock, TxnId, low32, u64_of, usize_of};
 use std::collections::{HashMap, HashSet};
 
 /// The magic number that a node of an extent tree begins with.
 const NODE_MAGIC: [u8; 2] = [0x0a, 0xf3];
+/// How many times the blocks of the device the content of removed files may be: more than one of them may
+/// have had a block.
+const REMOVED_MAX: u64 = 2;
 /// Files without an inode that are kept.
 const ORPHANS_MAX: usize = 100_000;
 
@@ -60,7 +68,8 @@ impl Search {
         let old = OldBlocks::read(volume, watch);
         for (nr, copies) in old.all() {
             let table = table_of(volume, nr);
-            for copy in copies {
+            // No metadata begins with the magic number of the journal.
+            for copy in copies.iter().filter(|copy| !copy.escaped) {
                 let block = volume.block(copy.place);
                 match table {
                     Some((first, slots)) => {
@@ -129,11 +138,17 @@ impl Search {
         }
     }
 
-    /// The blocks of a removed inode as its map was before the inode was written without them.
-    fn old_map(&self, volume: &Volume, nr: InodeNr, copy: &Copy, budget: &mut u64) -> Mapped {
+    /// The transaction after a copy in which its block of the inode table was written again: where the inode
+    /// was removed, if the copy is the newest that has it.
+    fn end_of(&self, volume: &Volume, nr: InodeNr, copy: &Copy) -> Option<TxnId> {
         let shift = volume.geometry().block_size.shift();
         let table = volume.slot_at(nr).map(|at| BlockNr::new(at >> shift));
-        let end = table.and_then(|table| self.old.next_after(table, copy.txn));
+        table.and_then(|table| self.old.next_after(table, copy.txn))
+    }
+
+    /// The blocks of a removed inode as its map was before the inode was written without them.
+    fn old_map(&self, volume: &Volume, nr: InodeNr, copy: &Copy, budget: &mut u64) -> Mapped {
+        let end = self.end_of(volume, nr, copy);
         let place = |nr: BlockNr| self.old.before(nr, end).unwrap_or(nr);
         let mut mapped = map::map_with(volume, nr, &copy.inode, budget, &|nr| volume.block(place(nr)));
         if copy.inode.kind() == Some(Kind::Symlink) {
@@ -143,6 +158,35 @@ impl Search {
             mapped.extents = mapped.extents.iter().map(target).collect();
         }
         mapped
+    }
+
+    /// Parts the extents of a removed file: those whose content lies at its place, and those whose content
+    /// is in the log, there; with the blocks that are escaped in the log.
+    fn part(&self, extents: &[Extent], end: Option<TxnId>) -> (Vec<Extent>, Vec<Extent>, Vec<LogicalBlock>) {
+        let (mut in_place, mut in_log, mut escaped) = (Vec::new(), Vec::new(), Vec::new());
+        for extent in extents {
+            let mut rest = *extent;
+            let range = extent.physical..extent.physical + Blocks::new(extent.len.into());
+            let logged = self.old.content_before(range, end).filter(|_| !extent.unwritten);
+            for (nr, copy) in logged {
+                let before = low32((nr - rest.physical).get());
+                if before > 0 {
+                    in_place.push(Extent { len: before, ..rest });
+                }
+                let logical = LogicalBlock::new(rest.logical.get() + before);
+                in_log.push(Extent { logical, len: 1, physical: copy.place, unwritten: false });
+                if copy.escaped {
+                    escaped.push(logical);
+                }
+                rest.logical = LogicalBlock::new(logical.get().wrapping_add(1));
+                rest.physical = nr + Blocks::new(1);
+                rest.len -= before + 1;
+            }
+            if rest.len > 0 {
+                in_place.push(rest);
+            }
+        }
+        (in_place, in_log, escaped)
     }
 
     /// The removed files, the most promising first.
@@ -162,44 +206,68 @@ impl Search {
             nodes.extend(mapped.nodes.iter().copied());
             let Some(kind) = copy.inode.kind() else { continue };
             let (size, modified) = (copy.inode.size, copy.inode.mtime.seconds);
-            let slot = Some(copy.at);
-            let (mut node, deleted) = candidate(survey, &mapped, Some(nr), kind, (size, modified));
-            node.slot = slot;
+            let (in_place, in_log, escaped) = match kind {
+                Kind::File => self.part(&mapped.extents, self.end_of(volume, nr, copy)),
+                _ => (mapped.extents.clone(), Vec::new(), Vec::new()),
+            };
+            let (mut node, deleted) = candidate(survey, &mapped, &in_place, Some(nr), kind, (size, modified));
+            if !in_log.is_empty() {
+                node.doubts.push(format!("{} of its blocks come from the journal", in_log.len()));
+            }
+            let mut extents = [in_place, in_log].concat();
+            extents.sort_by_key(|extent| extent.logical);
+            node.slot = Some(copy.at);
             node.links = copy.inode.links;
-            node.extents = Some(mapped.extents.into());
+            node.extents = Some(extents.into());
             let name = names.removed.get(&nr).map(|(_, name)| name.clone());
-            found.push((Removed { node, name }, deleted));
+            found.push((Removed { node, name, escaped }, deleted));
         }
         let below = self.orphans.iter().flat_map(|(_, mapped)| mapped.nodes.iter().skip(1));
         nodes.extend(below.copied());
         let shift = volume.geometry().block_size.shift();
         for (nr, mapped) in self.orphans.into_iter().filter(|(nr, _)| !nodes.contains(nr)) {
             let end = mapped.extents.last().map_or(0, |extent| extent.end() << shift);
-            let (mut node, deleted) = candidate(survey, &mapped, None, Kind::File, (end, 0));
-            node.first_block = nr.get();
+            let extents = &mapped.extents;
+            let (mut node, deleted) = candidate(survey, &mapped, extents, None, Kind::File, (end, 0));
+            (node.first_block, node.first_run) = (nr.get(), 0);
             node.doubts.push("only its map was found: its size is that of its blocks".into());
             node.extents = Some(mapped.extents.into());
-            found.push((Removed { node, name: None }, deleted));
+            found.push((Removed { node, name: None, escaped: Vec::new() }, deleted));
         }
         found.sort_by_key(|(_, deleted)| std::cmp::Reverse(deleted.free_percent));
+        let room = volume.blocks_there().saturating_mul(REMOVED_MAX);
+        survey::leave_out(found.iter_mut().map(|(removed, _)| &mut removed.node), room);
         found.into_iter().unzip()
     }
 }
 
-/// A node of the tree, and how promising it is.
+/// A node of the tree, and how promising it is: of its blocks those `in_place` may have been used again.
 fn candidate(
     survey: &Survey,
     mapped: &Mapped,
+    in_place: &[Extent],
     nr: Option<InodeNr>,
     kind: Kind,
     (size, modified): (u64, i64),
 ) -> (Node, Deleted) {
-    let (all, owned) = (map::blocks(&mapped.extents), survey.owned(&mapped.extents));
+    let (all, owned) = (map::blocks(&mapped.extents), survey.owned(in_place));
     let free_percent = (100 * (all - owned.min(all))).checked_div(all).unwrap_or(100);
     let mut doubts = vec![format!("it was removed; {free_percent}% of its space is not in use now")];
     doubts.extend(mapped.doubts.iter().cloned());
-    let first_block = mapped.extents.first().map_or(0, |extent| extent.physical.get());
-    let node = Node { nr, slot: None, kind, links: 1, first_block, extents: None, is_removed: true, doubts };
+    let (first_block, first_run) = survey::first_run(&mapped.extents);
+    let node = Node {
+        nr,
+        slot: None,
+        kind,
+        links: 1,
+        first_block,
+        first_run,
+        blocks: all,
+        is_left_out: mapped.is_cut,
+        extents: None,
+        is_removed: true,
+        doubts,
+    };
     let inode = nr.map(InodeNr::get);
     (node, Deleted { path: String::new(), inode, size, modified, free_percent, doubts: Vec::new() })
 }

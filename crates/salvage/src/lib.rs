@@ -7,15 +7,17 @@
 //!
 //! - *The same parsers.* Every structure is read with those of the format (`hectare-ext4`); what they refuse
 //!   is left out, or taken field by field, with a *doubt* that says why.
-//! - *No end before the end.* What can't be read is zeros, and a doubt. Only a missing superblock is an error.
-//! - *Hostile volumes.* Names are made fit for any directory, circles are cut, and all work and memory is
-//!   bounded by the size of the device: a block of a directory counts once, and all maps together read no
-//!   more nodes than there are blocks.
-//! - *Order.* The tables are read in the order of the disk, and the content of each directory in the order in
-//!   which it begins there.
+//! - *No end before the end.* What can't be read is zeros, and a doubt. Only a missing superblock is an
+//!   error.
+//! - *Hostile volumes.* Names are made fit for any directory, circles are cut, and all work, memory and
+//!   output is bounded by the size of the device: a block of a directory counts once, all maps together read
+//!   no more nodes than there are blocks, a file names each block once, and the content of all files is at
+//!   most twice that of the device. What is left out for that is named ([`Salvage::left_out`]).
+//! - *Order.* The tables are read in the order of the disk. Where each file begins is known before any is
+//!   read ([`Salvage::place`]), and what lies close together can be read at once ([`Salvage::read_ahead`]).
 //!
-//! With [`Options::deleted`], removed files are found as well: in old copies of inode tables that the journal
-//! still has, and in extent trees that belong to nobody.
+//! With [`Options::deleted`], removed files are found as well: in old copies of inode tables that the
+//! journal still has, and in extent trees that belong to nobody.
 //!
 //! What this is not: a repair. Nothing is written to the device, and what comes out is as good as the doubts
 //! say. Content has no checksums: nothing shows that it was overwritten.
@@ -34,7 +36,7 @@ mod survey;
 mod tree;
 mod volume;
 
-pub use content::File;
+pub use content::{AHEAD_MAX, File};
 pub use hectare_ext4::inode::{DeviceNumber, Kind};
 pub use hectare_ext4::time::Timestamp;
 pub use hectare_probe::WhichSuperblock;
@@ -45,6 +47,7 @@ use hectare_units::{Bytes, InodeNr};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tree::Tree;
 use volume::Volume;
 
@@ -69,6 +72,10 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
 }
+
+/// How many times the bytes of the device the values of attributes with inodes of their own may be in all:
+/// many files may share one.
+const VALUES_MAX: u64 = 8;
 
 /// What is being done before anything can be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +139,8 @@ pub struct Salvage {
     tree: Tree,
     content_len: u64,
     deleted: Vec<(usize, Deleted)>,
+    /// Bytes of attributes with inodes of their own that may still be read.
+    value_room: AtomicU64,
     /// What was found doubtful while content was read.
     found: Mutex<BTreeMap<usize, Vec<String>>>,
 }
@@ -161,7 +170,8 @@ impl Salvage {
         let tree = tree::build(survey, names, removed);
         let first = tree.nodes.len() - ranked.len();
         let deleted = (first..).zip(ranked).collect();
-        Ok(Self { volume, tree, content_len, deleted, found: Mutex::default() })
+        let value_room = AtomicU64::new(volume.source.len().saturating_mul(VALUES_MAX));
+        Ok(Self { volume, tree, content_len, deleted, value_room, found: Mutex::default() })
     }
 
     /// The root directory.

@@ -3,17 +3,21 @@
 //! Both kinds of maps are read with the parsers of the format. What they refuse is left out, with a doubt,
 //! and the rest goes on; a node whose checksum is wrong is used if its entries are possible.
 //!
-//! Invariants: the extents are sorted and don't overlap. All maps together read no more nodes than a budget,
-//! so that maps which share nodes can't multiply.
+//! Invariants: the extents are sorted and don't overlap, lie on the device, and (where the volume does not
+//! share blocks on purpose) name each block of it once: the content of a file is never longer than the
+//! device. A map reads each of its nodes once, and all maps together no more nodes than a budget, so that
+//! maps which share nodes can't multiply.
 
 use crate::volume::Volume;
 use hectare_ext4::Place;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::Corrupt;
 use hectare_ext4::extent::{self, Child, Extent, Node, TreeGeometry};
+use hectare_ext4::feature::RoCompat;
 use hectare_ext4::indirect;
 use hectare_ext4::inode::{Inode, InodeFlags};
-use hectare_units::{BlockNr, InodeNr, LogicalBlock};
+use hectare_units::{BlockNr, InodeNr, LogicalBlock, low32};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
 /// Doubts that are named of one map.
@@ -27,6 +31,8 @@ pub(crate) struct Mapped {
     /// The blocks of the map itself.
     pub(crate) nodes: Vec<BlockNr>,
     pub(crate) doubts: Vec<String>,
+    /// Whether nodes were left out since the budget was used up.
+    pub(crate) is_cut: bool,
 }
 
 impl Mapped {
@@ -34,6 +40,48 @@ impl Mapped {
         if self.doubts.len() < DOUBTS_MAX {
             self.doubts.push(what.into());
         }
+    }
+
+    /// Leaves out what lies beyond the end of the device, and what names a block once more.
+    fn bound(&mut self, volume: &Volume) {
+        let there = volume.blocks_there();
+        let mut beyond = 0;
+        self.extents.retain_mut(|extent| {
+            let inside = there.saturating_sub(extent.physical.get()).min(extent.len.into());
+            beyond += u64::from(extent.len) - inside;
+            extent.len = low32(inside);
+            inside > 0
+        });
+        if beyond > 0 {
+            self.doubt(format!("{beyond} of its blocks lie behind the end of the device and are holes"));
+        }
+        if volume.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS) || self.names_each_once() {
+            return;
+        }
+        // The ends of the runs that are named so far, by their starts.
+        let mut named: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut again = 0;
+        self.extents.retain(|extent| {
+            let (start, end) = (extent.physical.get(), extent.physical.get() + u64::from(extent.len));
+            let is_new = named.range(..end).next_back().is_none_or(|(_, last)| *last <= start);
+            if is_new {
+                named.insert(start, end);
+            } else {
+                again += u64::from(extent.len);
+            }
+            is_new
+        });
+        self.doubt(format!(
+            "{again} of its blocks are named more than once and are holes where they are again"
+        ));
+    }
+
+    /// Whether no block of the device is named twice.
+    fn names_each_once(&self) -> bool {
+        let mut runs: Vec<_> =
+            self.extents.iter().map(|extent| (extent.physical.get(), extent.len)).collect();
+        runs.sort_unstable();
+        runs.windows(2).all(|pair| pair[0].0 + u64::from(pair[0].1) <= pair[1].0)
     }
 
     /// Sorts the extents, and cuts those that overlap the one before.
@@ -76,7 +124,8 @@ pub(crate) fn map_with(
     let tree = volume.tree(nr);
     if inode.flags.contains(InodeFlags::EXTENTS) {
         let seed = inode.seed(nr, &volume.sb);
-        let mut walk = Walk { block, tree: &tree, seed, mapped: &mut mapped, budget };
+        let seen = HashSet::new();
+        let mut walk = Walk { block, tree: &tree, seed, mapped: &mut mapped, budget, seen };
         match Node::open_alone(&inode.block, Place::Inode(nr), &tree) {
             Ok(root) => walk.node(&root),
             Err(corrupt) => mapped.doubt(corrupt.reason),
@@ -86,6 +135,7 @@ pub(crate) fn map_with(
         indirect_map(block, room, &tree, inode, budget, &mut mapped);
     }
     mapped.settle();
+    mapped.bound(volume);
     mapped
 }
 
@@ -103,8 +153,10 @@ pub(crate) fn of_orphan(volume: &Volume, nr: BlockNr, block: &[u8], budget: &mut
     }
     mapped.nodes.push(nr);
     let block = |nr: BlockNr| volume.block(nr);
-    Walk { block: &block, tree: &tree, seed: None, mapped: &mut mapped, budget }.node(&root);
+    let seen = HashSet::from([nr]);
+    Walk { block: &block, tree: &tree, seed: None, mapped: &mut mapped, budget, seen }.node(&root);
     mapped.settle();
+    mapped.bound(volume);
     Some(mapped)
 }
 
@@ -114,6 +166,8 @@ struct Walk<'a> {
     seed: Option<Seed>,
     mapped: &'a mut Mapped,
     budget: &'a mut u64,
+    /// Nodes that were read.
+    seen: HashSet<BlockNr>,
 }
 
 impl Walk<'_> {
@@ -136,7 +190,11 @@ impl Walk<'_> {
     }
 
     fn child(&mut self, child: &Child) {
+        if !self.seen.insert(child.nr) {
+            return self.mapped.doubt(format!("block {} of its map is named more than once", child.nr));
+        }
         let Some(left) = self.budget.checked_sub(1) else {
+            self.mapped.is_cut = true;
             return self.mapped.doubt("its map is larger than the volume");
         };
         *self.budget = left;
@@ -186,10 +244,16 @@ fn indirect_map(
 ) {
     let mut root = inode.block;
     let mut wrong = clear_wrong(&mut root, tree);
-    let mut nodes = Vec::new();
+    let (mut nodes, mut seen) = (Vec::new(), HashSet::new());
+    let (mut again, mut is_cut) = (0_u64, false);
     let mut extents = Vec::new();
     let table = |nr: BlockNr| -> Result<Vec<u8>, Corrupt> {
+        if !seen.insert(nr) {
+            again += 1;
+            return Ok(vec![0; tree.block_size.len()]);
+        }
         *budget = budget.checked_sub(1).ok_or_else(|| {
+            is_cut = true;
             Corrupt::new("indirect map", Place::Inode(tree.inode), "all maps are larger than the volume")
         })?;
         let mut block = block(nr);
@@ -206,6 +270,10 @@ fn indirect_map(
     (mapped.nodes, mapped.extents) = (nodes, extents);
     if let Err(corrupt) = walked {
         mapped.doubt(corrupt.reason);
+    }
+    mapped.is_cut = is_cut;
+    if again > 0 {
+        mapped.doubt(format!("{again} tables of its map are named more than once"));
     }
     if wrong > 0 {
         mapped.doubt(format!("{wrong} of its block numbers are outside of the volume"));

@@ -10,7 +10,7 @@
 use crate::names::{Names, nameless};
 use crate::survey::{Node, Survey};
 use hectare_ext4::inode::Kind;
-use hectare_units::{InodeNr, u64_of};
+use hectare_units::{InodeNr, LogicalBlock, u64_of};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The longest name.
@@ -33,12 +33,16 @@ pub(crate) struct Tree {
     pub(crate) places: HashMap<usize, (usize, Name)>,
     /// How many names a node has.
     pub(crate) links: HashMap<usize, u64>,
+    /// Of files whose content is in the log: blocks that begin with the journal's magic number.
+    pub(crate) escaped: HashMap<usize, Vec<LogicalBlock>>,
 }
 
 /// A removed file with the place it had, if that is known.
 pub(crate) struct Removed {
     pub(crate) node: Node,
     pub(crate) name: Option<Name>,
+    /// Blocks of its content that are escaped in the log.
+    pub(crate) escaped: Vec<LogicalBlock>,
 }
 
 /// Makes the tree.
@@ -47,7 +51,8 @@ pub(crate) fn build(survey: Survey, names: Names, removed: Vec<Removed>) -> Tree
     let mut nodes = survey.nodes;
     let root = root.or_else(|| names.lost.get(&InodeNr::ROOT).copied());
     let root = root.unwrap_or_else(|| add_directory(&mut nodes, Some("the root directory is lost")));
-    let mut builder = Builder { nodes, root, edges: Vec::new(), names, tops: HashMap::new() };
+    let mut builder =
+        Builder { nodes, root, edges: Vec::new(), names, tops: HashMap::new(), escaped: HashMap::new() };
     builder.place_directories();
     builder.place_files();
     builder.place_removed(removed);
@@ -61,6 +66,9 @@ fn add_directory(nodes: &mut Vec<Node>, doubt: Option<&str>) -> usize {
         kind: Kind::Directory,
         links: 0,
         first_block: 0,
+        first_run: 0,
+        blocks: 0,
+        is_left_out: false,
         extents: None,
         is_removed: false,
         doubts: doubt.into_iter().map(str::to_owned).collect(),
@@ -76,6 +84,7 @@ struct Builder {
     names: Names,
     /// Directories of the root for what has no place.
     tops: HashMap<&'static [u8], usize>,
+    escaped: HashMap<usize, Vec<LogicalBlock>>,
 }
 
 impl Builder {
@@ -204,21 +213,30 @@ impl Builder {
             return;
         }
         let directory = self.top_directory(DELETED);
-        for Removed { node, name } in removed {
+        for Removed { node, name, escaped } in removed {
             let name = name.unwrap_or_else(|| nameless(&node).into());
+            if !escaped.is_empty() {
+                self.escaped.insert(self.nodes.len(), escaped);
+            }
             self.nodes.push(node);
             self.edges.push((directory, name, self.nodes.len() - 1));
         }
     }
 
     fn finish(self) -> Tree {
-        let Self { nodes, root, edges, .. } = self;
+        let Self { nodes, root, edges, escaped, .. } = self;
         let mut by_parent: BTreeMap<usize, Vec<Child>> = BTreeMap::new();
         for (parent, name, child) in edges {
             by_parent.entry(parent).or_default().push((name, child));
         }
-        let mut tree =
-            Tree { nodes, root, children: HashMap::new(), places: HashMap::new(), links: HashMap::new() };
+        let mut tree = Tree {
+            nodes,
+            root,
+            escaped,
+            children: HashMap::new(),
+            places: HashMap::new(),
+            links: HashMap::new(),
+        };
         for (parent, mut children) in by_parent {
             children.sort();
             children.dedup();

@@ -128,7 +128,7 @@ impl Volume {
     /// The inode in a slot.
     pub(crate) fn inode_at(&self, at: u64, nr: InodeNr) -> Option<Judged> {
         let mut slot = vec![0; usize_of(self.geometry().inode_size)];
-        self.source.read(at, &mut slot);
+        self.source.read_near(at, &mut slot);
         plausible::judge(&slot, nr, &self.sb)
     }
 

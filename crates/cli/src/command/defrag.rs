@@ -1,35 +1,43 @@
 //! `hectare defrag`.
 
+mod live;
 mod pack;
 
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::image::{Image, change_each, read_each};
 use crate::image_path::ImagePath;
-use crate::name::absolute;
+use crate::name::{absolute, shown};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::walk::{self, Met, Visitor};
 use crate::write_args::Writing;
 use hectare_engine::{Error, Gathered, Kind, Result};
 use hectare_ext4::extent::Extent;
+use hectare_fuse::mounted_image;
 use hectare_units::{Blocks, InodeNr};
 use indicatif::HumanBytes;
 use pack::{Move, movable, plan};
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-/// Move the blocks of files together
+/// Move the blocks of files and directories together
 ///
-/// A file that lies in more places than it has stretches without a hole is copied to fewer, if there is room.
-/// Content and times stay. With a journal a power cut harms nothing: each block is at its old place or at its
-/// new one.
-/// Journalled files, directories, and volumes with bigalloc, are left as they are.
+/// A file or directory that lies in more places than it has stretches without a hole is copied to fewer, if
+/// there is room. Content and times stay. With a journal a power cut harms nothing: each block is at its old
+/// place or at its new one. Volumes with bigalloc are left as they are.
 ///
-/// With --free the free space is made whole instead: what lies towards the end of the volume moves to free
-/// places before it, if one holds all of it. No file comes to lie in more places. Of files that are mapped by
-/// blocks the tables of the map move, too, wherever there is room, and so less may come out than -n says.
+/// For a path of a volume that `hectare mount` has mounted, the mount's server does it, while programs go on
+/// working.
+///
+/// With --free the free space is made whole instead: what files have towards the end of the volume moves to
+/// free places before it, if one holds all of it. No file comes to lie in more places. Not while it is
+/// mounted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare defrag -n disk.img\n  hectare defrag disk.img:/var/lib/db\n  \
+    hectare defrag /mnt/srv               (a volume that is mounted)\n  \
     hectare defrag --free -n disk.img     (how large the largest free extent would be)")]
 pub(crate) struct Arguments {
     /// Change nothing; show what is scattered
@@ -41,9 +49,9 @@ pub(crate) struct Arguments {
     /// Show each file that is scattered, or each extent that moves
     #[arg(short, long)]
     verbose: bool,
-    /// The files or directories: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
-    places: Vec<ImagePath>,
+    /// The files or directories: in an image, or of a mount
+    #[arg(required = true, value_name = "IMAGE:PATH|PATH")]
+    places: Vec<OsString>,
     #[command(flatten)]
     writing: Writing,
 }
@@ -55,7 +63,7 @@ struct Mover<'a> {
     out: Output,
     progress: Progress,
     /// Files with several names that were met, in the image of now.
-    seen: HashSet<InodeNr>,
+    seen: HashSet<u64>,
     files: u64,
     scattered: u64,
     before: u64,
@@ -70,10 +78,20 @@ struct Inside<'a, 'b> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    if arguments.free { run_free(arguments) } else { run_files(arguments) }
+    let is_mounted = |place: &&OsString| mounted_image(Path::new(place)).is_ok();
+    let (mounted, inside): (Vec<_>, Vec<_>) = arguments.places.iter().partition(is_mounted);
+    let inside: Vec<ImagePath> = inside.into_iter().map(|place| ImagePath::parse(place)).collect();
+    if !arguments.free {
+        return run_files(arguments, &inside, &mounted);
+    }
+    if let Some(place) = mounted.first() {
+        let place = shown(place.as_bytes());
+        return Err(Failure::Usage(format!("--free: {place} is mounted: unmount it, and name its image")));
+    }
+    run_free(arguments, &inside)
 }
 
-fn run_files(arguments: &Arguments) -> Outcome {
+fn run_files(arguments: &Arguments, inside: &[ImagePath], mounted: &[&OsString]) -> Outcome {
     let left_out = LeftOut::default();
     let mut mover = Mover {
         arguments,
@@ -93,10 +111,11 @@ fn run_files(arguments: &Arguments) -> Outcome {
         walk::tree(image, root, &place.path, &left_out, &mut Inside { image, mover: &mut mover })
     };
     if arguments.dry_run {
-        read_each(&arguments.places, &arguments.writing.looking(), each)?;
+        read_each(inside, &arguments.writing.looking(), each)?;
     } else {
-        change_each(&arguments.places, &arguments.writing, each)?;
+        change_each(inside, &arguments.writing, each)?;
     }
+    mounted.iter().try_for_each(|top| live::run(Path::new(top), &mut mover))?;
     mover.finish()?;
     left_out.outcome()
 }
@@ -123,7 +142,7 @@ impl Visitor for Collector<'_> {
 }
 
 /// Makes the free space of volumes whole.
-fn run_free(arguments: &Arguments) -> Outcome {
+fn run_free(arguments: &Arguments, inside: &[ImagePath]) -> Outcome {
     let left_out = LeftOut::default();
     let mut out = Output::new();
     let each = |image: &Image, place: &ImagePath| {
@@ -164,9 +183,9 @@ fn run_free(arguments: &Arguments) -> Outcome {
         writeln!(out, "{}: {before}; {now} {}; {bytes} {has}", image.name(), shown(after))
     };
     if arguments.dry_run {
-        read_each(&arguments.places, &arguments.writing.looking(), each)?;
+        read_each(inside, &arguments.writing.looking(), each)?;
     } else {
-        change_each(&arguments.places, &arguments.writing, each)?;
+        change_each(inside, &arguments.writing, each)?;
     }
     out.finish()?;
     left_out.outcome()
@@ -204,9 +223,31 @@ fn move_all(image: &Image, moves: &[Move], left_out: &LeftOut) -> Outcome<u64> {
 }
 
 impl Mover<'_> {
+    /// Whether a file is met for the first time.
+    fn is_first(&mut self, nr: u64, links: u64) -> bool {
+        links <= 1 || self.seen.insert(nr)
+    }
+
+    /// Counts what became of a file: the places it was in and is in now, and the bytes that moved.
+    fn count(&mut self, path: &[u8], (before, after, bytes): (u64, u64, u64)) -> Outcome {
+        let is_scattered = before > after || bytes > 0;
+        self.files += 1;
+        self.scattered += u64::from(is_scattered);
+        (self.before, self.after, self.bytes) =
+            (self.before + before, self.after + after, self.bytes + bytes);
+        self.progress.file();
+        self.progress.bytes(bytes);
+        if is_scattered && self.arguments.verbose {
+            write!(self.out, "{before:>8} -> {after:<8} ")?;
+            self.out.name(path)?;
+            self.out.bytes(b"\n")?;
+        }
+        Ok(())
+    }
+
     fn finish(self) -> Outcome {
         let Self { mut out, files, scattered, before, after, bytes, .. } = self;
-        write!(out, "{files} files, {scattered} of them scattered: in {before} places, ")?;
+        write!(out, "{files} files and directories, {scattered} of them scattered: in {before} places, ")?;
         if self.arguments.dry_run {
             writeln!(out, "{after} would do")?;
         } else {
@@ -232,11 +273,14 @@ impl Inside<'_, '_> {
 
 impl Visitor for Inside<'_, '_> {
     fn visit(&mut self, met: &Met<'_>) -> Outcome<bool> {
-        if met.meta.kind != Kind::File || met.meta.links > 1 && !self.mover.seen.insert(met.nr) {
+        let is_wanted = match met.meta.kind {
+            Kind::File => self.mover.is_first(met.nr.get().into(), met.meta.links.into()),
+            Kind::Directory => true,
+            _ => false,
+        };
+        if !is_wanted {
             return Ok(true);
         }
-        self.mover.files += 1;
-        self.mover.progress.file();
         let (before, after, moved) = match self.gather(met.nr) {
             Ok(done) => done,
             Err(error @ (Error::Aborted(_) | Error::ReadOnly)) => {
@@ -247,18 +291,8 @@ impl Visitor for Inside<'_, '_> {
                 return Ok(true);
             }
         };
-        let mover = &mut *self.mover;
-        let is_scattered = before > after || !moved.is_zero();
         let bytes = moved.get() * u64::from(met.meta.block_size);
-        mover.scattered += u64::from(is_scattered);
-        (mover.before, mover.after, mover.bytes) =
-            (mover.before + before, mover.after + after, mover.bytes + bytes);
-        mover.progress.bytes(bytes);
-        if is_scattered && mover.arguments.verbose {
-            write!(mover.out, "{before:>8} -> {after:<8} ")?;
-            mover.out.name(&absolute(met.path))?;
-            mover.out.bytes(b"\n")?;
-        }
+        self.mover.count(&absolute(met.path), (before, after, bytes))?;
         Ok(true)
     }
 }

@@ -6,7 +6,7 @@ mod origin;
 use crate::copy::host::{LocalTarget, Rights};
 use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options as CopyOptions, Target, copy};
-use crate::failure::{Failure, Outcome, tell};
+use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::image::Image;
 use crate::image_device::{Hold, device, refuse_other};
 use crate::image_path::same_file;
@@ -39,11 +39,12 @@ const NAMED_MAX: usize = 20;
 /// Inodes are searched for in all inode tables, also those of groups whose descriptors are broken, and names
 /// in directories and in blocks of lost directories; what has no name gets lost+found/#INODE. Owners, modes,
 /// times, extended attributes, links, devices and holes are kept. Nothing is written to the device; what
-/// can't be read of it is zeros, and reported. `hectare check` says what is wrong with a volume.
+/// can't be read of it is zeros, and reported. `hectare check` says what is wrong with a volume. Files that
+/// claim more than the device can hold are left out by name, so that no image fills a disk.
 ///
 /// With --deleted, removed files come out as well, in the directory `deleted`: those of which the journal
-/// still has a copy of the inode, or of which the extent tree is left. Nothing shows whether their content was
-/// overwritten since; the report ranks them by how much of their space is free.
+/// still has a copy of the inode, or of which the extent tree is left. Nothing shows whether their content
+/// was overwritten since; the report ranks them by how much of their space is free.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare salvage broken.img -o saved --report report.json\n  \
     hectare salvage /dev/sdb1 -o saved --resume          (continues after an interruption)\n  \
@@ -184,17 +185,21 @@ impl Arguments {
             }
             Output::Stdout => {
                 let out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-                archive::write(salvage, out, &progress)
+                let left_out = LeftOut::default();
+                archive::write(salvage, out, &left_out, &progress)
                     .and_then(|mut out| out.flush())
-                    .map_err(|error| Failure::of("standard output", reason(&error)))
+                    .map_err(|error| Failure::of("standard output", reason(&error)))?;
+                left_out.outcome()
             }
             Output::Tar(path) => {
                 let name = || shown(path.as_os_str().as_bytes());
                 let file = hectare_export::NewFile::create(path, Overwrite::Refuse)
                     .map_err(|error| Failure::Line(error.to_string()))?;
-                archive::write(salvage, file, &progress)
+                let left_out = LeftOut::default();
+                archive::write(salvage, file, &left_out, &progress)
                     .and_then(hectare_export::NewFile::publish)
-                    .map_err(|error| Failure::of(name(), reason(&error)))
+                    .map_err(|error| Failure::of(name(), reason(&error)))?;
+                left_out.outcome()
             }
         }
     }
@@ -213,12 +218,13 @@ impl Arguments {
         }
         let is_root = rustix::process::geteuid().is_root();
         let rights = Rights { attributes: true, set_id: is_root, devices: is_root };
-        let target = LocalTarget::new(path, rights).map_err(fail)?;
-        let found = if self.resume {
-            Found::without_complete(Arc::clone(salvage), path).map_err(|error| fail(reason(&error)))?
+        let (target, found) = if self.resume {
+            let found = Found::without_complete(Arc::clone(salvage), path);
+            (LocalTarget::resumed(path, rights), found.map_err(|error| fail(reason(&error)))?)
         } else {
-            Found::all(Arc::clone(salvage))
+            (LocalTarget::in_empty(path, rights), Found::all(Arc::clone(salvage)))
         };
+        let target = target.map_err(fail)?;
         let copied = run_copy(&found, &target, target.top(), progress);
         target.tell_lost();
         copied

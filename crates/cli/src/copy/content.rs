@@ -115,7 +115,13 @@ impl<'a, C: Content, T: Target> Pool<'a, C, T> {
         }
     }
 
-    fn copy(&self, job: &Job<C, T::File>, buffer: &mut Vec<u8>) {
+    /// Stops all threads; the caller has the reason.
+    pub(super) fn stop(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Copies the content of a file.
+    pub(super) fn copy(&self, job: &Job<C, T::File>, buffer: &mut Vec<u8>) {
         buffer.resize(index_of(STEP), 0);
         match self.run(job, buffer) {
             Ok(()) => self.progress.file(),
@@ -143,7 +149,9 @@ impl<'a, C: Content, T: Target> Pool<'a, C, T> {
             self.range(job, start, end, buffer)?;
         }
         if end < size {
-            self.target.set_len(&job.file, size).map_err(Side::Target)?;
+            // A size that the target does not take is that of a damaged inode.
+            let set = self.target.set_len(&job.file, size);
+            set.map_err(|reason| Side::Origin(format!("its size of {size} bytes: {reason}")))?;
         }
         Ok(())
     }

@@ -47,6 +47,7 @@ mod reproduce;
 mod reproducible;
 mod resize;
 mod salvage;
+mod salvage_resume;
 mod space;
 mod stress;
 mod support;

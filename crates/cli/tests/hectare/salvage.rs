@@ -240,6 +240,8 @@ fn the_report_names_what_is_doubtful() {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum By {
     Kernel,
+    /// With `data=journal`.
+    KernelJournalling,
     Mount,
     Commands,
 }
@@ -272,8 +274,9 @@ fn come_and_go(bench: &Bench, by: By) -> Result<(), hectare_oracle::Skip> {
         fs::remove_dir_all(top.join("gone")).unwrap();
     };
     match by {
-        By::Kernel => {
-            let mount = KernelMount::new(&bench.image, "")?;
+        By::Kernel | By::KernelJournalling => {
+            let options = if by == By::Kernel { "" } else { "data=journal" };
+            let mount = KernelMount::new(&bench.image, options)?;
             both(mount.path());
             mount.unmount();
         }
@@ -296,7 +299,7 @@ fn come_and_go(bench: &Bench, by: By) -> Result<(), hectare_oracle::Skip> {
 #[test]
 fn regression_removed_files_come_back_with_their_maps() {
     for kind in ["ext3", "ext4"] {
-        for by in [By::Kernel, By::Mount, By::Commands] {
+        for by in [By::Kernel, By::KernelJournalling, By::Mount, By::Commands] {
             let name = format!("salvage, removed from {kind} by {by:?}");
             if by != By::Commands && !(is_root() && Path::new("/dev/fuse").exists()) {
                 skip_part!(name, "mounting needs root and /dev/fuse");
@@ -318,4 +321,236 @@ fn regression_removed_files_come_back_with_their_maps() {
             assert!(!out.join("gone").exists());
         }
     }
+}
+
+/// A content of several blocks, of which some begin with the magic number of the journal's own blocks.
+fn like_the_log(nr: u32) -> Vec<u8> {
+    let mut bytes = content(nr);
+    bytes.chunks_mut(4096).step_by(2).for_each(|block| block[..4].copy_from_slice(&[0xc0, 0x3b, 0x39, 0x98]));
+    bytes
+}
+
+/// Makes an ext4 volume whose kernel journals data, and has it do something.
+fn journalling(bench: &Bench, block: &str, work: impl FnOnce(&Path)) -> Result<(), hectare_oracle::Skip> {
+    mke2fs(&["-t", "ext4", "-b", block, "-J", "size=16"], &bench.image, "96M")?;
+    let mount = KernelMount::new(&bench.image, "data=journal")?;
+    work(mount.path());
+    mount.unmount();
+    Ok(())
+}
+
+#[test]
+fn removed_content_that_only_the_log_has_comes_back() {
+    for block in ["1024", "4096"] {
+        let name = format!("salvage, removed, data=journal, {block}");
+        let bench = Bench::empty();
+        let made = journalling(&bench, block, |top| {
+            fs::create_dir(top.join("gone")).unwrap();
+            for nr in 0..40 {
+                fs::write(top.join(format!("gone/{nr}")), like_the_log(nr)).unwrap();
+            }
+            rustix::fs::sync();
+            fs::remove_dir_all(top.join("gone")).unwrap();
+        });
+        if let Err(reason) = made {
+            skip_part!(name, reason);
+            continue;
+        }
+        // Nothing of it lies at its place: whatever is there that is content by its looks is none.
+        let mut bytes = fs::read(&bench.image).unwrap();
+        let log = journal_blocks(&bench.image);
+        let size = block.parse::<usize>().unwrap();
+        for (nr, place) in bytes.chunks_mut(size).enumerate() {
+            if !log.contains(&nr) && place.starts_with(&[0xc0, 0x3b, 0x39, 0x98]) {
+                place.fill(0xee);
+            }
+        }
+        fs::write(&bench.image, bytes).unwrap();
+        let (out, said) = salvaged(&bench, &["--deleted"]);
+        let found: HashSet<Vec<u8>> =
+            files(&out.join("deleted")).iter().map(|file| fs::read(file).unwrap()).collect();
+        let lost: Vec<u32> = (0..40).filter(|nr| !found.contains(&like_the_log(*nr))).collect();
+        assert_eq!(lost, [0; 0], "{name}\n{said}");
+    }
+}
+
+/// The blocks of the journal.
+fn journal_blocks(image: &Path) -> HashSet<usize> {
+    let said = debugfs(image, &["blocks <8>"]).unwrap();
+    let lines = said.lines().filter(|line| !line.contains("debugfs"));
+    lines.flat_map(str::split_whitespace).filter_map(|word| word.parse().ok()).collect()
+}
+
+#[test]
+fn newest_content_that_only_the_log_has_comes_out() {
+    let bench = Bench::empty();
+    let copy = bench.local("crashed.img");
+    let made = journalling(&bench, "4096", |top| {
+        for nr in 0..20 {
+            fs::write(top.join(nr.to_string()), content(nr + 20)).unwrap();
+        }
+        rustix::fs::sync();
+        // Written over: the older content is at its place, or in the log as well.
+        for nr in 0..20 {
+            let file = OpenOptions::new().write(true).open(top.join(nr.to_string())).unwrap();
+            file.write_all_at(&like_the_log(nr), 0).unwrap();
+            file.set_len(hectare_units::u64_of(like_the_log(nr).len())).unwrap();
+            file.sync_all().unwrap();
+        }
+        // As after a power cut.
+        fs::copy(&bench.image, &copy).unwrap();
+    });
+    if let Err(reason) = made {
+        skip!("salvage::newest_content_that_only_the_log_has", reason);
+    }
+    let out = bench.local("out");
+    let ran = hectare(&["salvage", text(&copy), "-o", text(&out)]);
+    let wrong: Vec<u32> =
+        (0..20).filter(|nr| fs::read(out.join(nr.to_string())).unwrap() != like_the_log(*nr)).collect();
+    assert_eq!(wrong, [0; 0], "{}", ran.err);
+    // Without the log it is older, or there is nothing: so the log is what has it.
+    let _ = fs::remove_dir_all(&out);
+    hectare(&["salvage", text(&copy), "-o", text(&out), "--no-journal"]);
+    let newest = |nr: &u32| fs::read(out.join(nr.to_string())).is_ok_and(|found| found == like_the_log(*nr));
+    assert!((0..20).filter(newest).count() < 20);
+}
+
+/// In a volume that logs metadata only, blocks of directories that became content of files are in the log.
+#[test]
+fn old_metadata_in_the_log_is_not_content_of_a_removed_file() {
+    let bench = Bench::empty();
+    if let Err(reason) = mke2fs(&["-t", "ext4", "-b", "1024", "-J", "size=4"], &bench.image, "16M") {
+        skip!("salvage::old_metadata_in_the_log", reason);
+    }
+    let mount = match KernelMount::new(&bench.image, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!("salvage::old_metadata_in_the_log", reason),
+    };
+    let top = mount.path();
+    for round in 0..3 {
+        for dir in 0..30 {
+            let dir = top.join(format!("dir{dir}"));
+            fs::create_dir(&dir).unwrap();
+            (0..20).for_each(|nr| fs::write(dir.join(format!("{nr:0180}")), "").unwrap());
+        }
+        rustix::fs::sync();
+        (0..30).for_each(|dir| fs::remove_dir_all(top.join(format!("dir{dir}"))).unwrap());
+        rustix::fs::sync();
+        // Files take the blocks of the directories.
+        (0..200).for_each(|nr| fs::write(top.join(format!("{round}-{nr}")), content(nr % 40)).unwrap());
+        rustix::fs::sync();
+        (0..200).for_each(|nr| fs::remove_file(top.join(format!("{round}-{nr}"))).unwrap());
+        rustix::fs::sync();
+    }
+    (0..200).for_each(|nr| fs::write(top.join(format!("kept{nr}")), content(nr + 300)).unwrap());
+    rustix::fs::sync();
+    (0..200).for_each(|nr| fs::remove_file(top.join(format!("kept{nr}"))).unwrap());
+    mount.unmount();
+    let (out, said) = salvaged(&bench, &["--deleted"]);
+    // Nobody used the blocks of the last files again: not one has anything else for its content.
+    let found: HashSet<Vec<u8>> =
+        files(&out.join("deleted")).iter().map(|file| fs::read(file).unwrap()).collect();
+    let lost: Vec<u32> = (0..200).filter(|nr| !found.contains(&content(nr + 300))).collect();
+    assert_eq!(lost, [0; 0], "{said}");
+}
+
+#[test]
+fn what_an_image_claims_without_end_is_left_out_by_name() {
+    let bench = Bench::empty();
+    let source = bench.local("source");
+    fs::create_dir(&source).unwrap();
+    (0..40_u8).for_each(|nr| fs::write(source.join(nr.to_string()), vec![nr; 5000]).unwrap());
+    for nr in 0..2000 {
+        fs::write(source.join(format!("empty{nr}")), "").unwrap();
+    }
+    let arguments = ["-t", "ext2", "-b", "1024", "-I", "128", "-N", "4000", "-d", text(&source)];
+    if let Err(reason) = mke2fs(&arguments, &bench.image, "10M") {
+        skip!("salvage::what_an_image_claims_without_end", reason);
+    }
+    // All empty files become files of 12 blocks, the same for all; together more than twice the volume.
+    let mut bytes = fs::read(&bench.image).unwrap();
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (per_group, blocks) = (word(&bytes, 1024 + 0x28), word(&bytes, 1024 + 4));
+    let groups = (blocks - 1).div_ceil(word(&bytes, 1024 + 0x20));
+    let first: u32 = first_block(&bench.image, "/7").try_into().unwrap();
+    let mut hostile = 0;
+    for group in 0..groups {
+        let table = word(&bytes, 2048 + hectare_units::usize_of(group) * 32 + 8);
+        for slot in 0..per_group {
+            let at = hectare_units::usize_of(table * 1024 + slot * 128);
+            let is_empty_file = bytes[at + 1] >> 4 == 8 && word(&bytes, at + 4) == 0 && word(&bytes, at) != 0;
+            if is_empty_file && group * per_group + slot > 11 {
+                bytes[at + 4..at + 8].copy_from_slice(&(12 * 1024_u32).to_le_bytes());
+                bytes[at + 28..at + 32].copy_from_slice(&24_u32.to_le_bytes());
+                for step in 0..12 {
+                    let number = at + 40 + hectare_units::usize_of(step) * 4;
+                    bytes[number..number + 4].copy_from_slice(&(first + step).to_le_bytes());
+                }
+                hostile += 1;
+            }
+        }
+    }
+    assert!(hostile >= 2000, "{hostile}");
+    fs::write(&bench.image, &bytes).unwrap();
+    let report = bench.local("report.json");
+    let out = bench.local("out");
+    let ran = hectare(&["salvage", bench.image(), "-o", text(&out), "--report", text(&report)]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let copied: u64 = files(&out).iter().map(|file| fs::metadata(file).unwrap().len()).sum();
+    assert!(copied <= 2 * hectare_units::u64_of(bytes.len()), "{copied} bytes");
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let left_out = report["doubtful"].as_array().unwrap().iter().filter(|file| {
+        let doubts = file["doubts"].as_array().unwrap();
+        doubts.iter().any(|doubt| doubt.as_str().unwrap().contains("are left out"))
+    });
+    let left_out: Vec<_> = left_out.map(|file| file["path"].as_str().unwrap()).collect();
+    assert!(left_out.len() > 100, "{}", left_out.len());
+    // They are named, and are not there; all the others are.
+    for path in &left_out {
+        assert!(!out.join(path).exists(), "{path}");
+        assert!(ran.err.contains(&format!("/{path}: ")), "{path}");
+    }
+    let all = files(&out).len();
+    assert_eq!(all + left_out.len(), 2040, "{all}");
+    // Those that claim least are not left out for those that claim most.
+    for nr in 0..40_u8 {
+        assert!(fs::read(out.join(nr.to_string())).unwrap() == vec![nr; 5000], "{nr}");
+    }
+    // The same goes for an archive.
+    let archive = bench.local("all.tar");
+    let ran = hectare(&["salvage", bench.image(), "-o", &format!("tar:{}", text(&archive))]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(fs::metadata(&archive).unwrap().len() <= 3 * hectare_units::u64_of(bytes.len()));
+    assert!(ran.err.contains(left_out[0]), "{}", ran.err);
+}
+
+#[test]
+fn a_block_that_one_file_names_again_and_again_comes_out_once() {
+    let bench = Bench::empty();
+    let (source, path) = (bench.local("source"), "large");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join(path), [content(7), content(8), content(9)].concat()).unwrap();
+    (0..20).for_each(|nr| fs::write(source.join(nr.to_string()), content(nr)).unwrap());
+    if let Err(reason) = mke2fs(&["-t", "ext2", "-b", "1024", "-d", text(&source)], &bench.image, "16M") {
+        skip!("salvage::a_block_that_one_file_names_again", reason);
+    }
+    let said = debugfs(&bench.image, &[&format!("blocks {path}")]).unwrap();
+    let numbers: Vec<u32> = said
+        .lines()
+        .filter(|line| !line.contains("debugfs"))
+        .flat_map(str::split_whitespace)
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // The table of blocks comes after the twelve that the inode names: all of its numbers become one.
+    let stat = debugfs(&bench.image, &[&format!("stat {path}")]).unwrap();
+    let table = stat.split("(IND):").nth(1).and_then(|rest| rest.split([',', '\n', ' ']).next());
+    let table: u64 = table.and_then(|number| number.parse().ok()).unwrap();
+    let all: Vec<u8> = std::iter::repeat_n(numbers[0].to_le_bytes(), 256).flatten().collect();
+    write(&bench.image, table * 1024, &all);
+    let (out, said) = salvaged(&bench, &[]);
+    let file = fs::metadata(out.join(path)).unwrap();
+    assert_eq!(file.len(), fs::metadata(source.join(path)).unwrap().len());
+    assert!(file.blocks() * 512 <= 16 << 10, "{} blocks", file.blocks());
+    assert!(said.contains("are named more than once"), "{said}");
+    assert_eq!(whole(&out), 20, "{said}");
 }

@@ -109,21 +109,21 @@ fn files_that_the_kernel_scattered_are_gathered() {
     mount.unmount();
     let plan = hectare(&["defrag", "-nv", &bench.at("/")]).ok();
     let digest = crate::support::digest(&bench.image);
-    assert!(plan.text().ends_with("3 would do\n"), "{}", plan.text());
+    assert!(plan.text().ends_with("5 would do\n"), "{}", plan.text());
     assert!(plan.text().contains(" 3 of them scattered") && plan.text().contains("/f1\n"), "{}", plan.text());
     assert_eq!(crate::support::digest(&bench.image), digest);
     bench.changed(&["defrag", &bench.at("/")]);
     assert_eq!(hectare(&["cat", &bench.at("/f1")]).ok().out, content);
     let ran = hectare(&["defrag", "-n", &bench.at("/")]).ok();
-    assert_eq!(ran.text(), "3 files, 0 of them scattered: in 3 places, 3 would do\n");
+    assert_eq!(ran.text(), "5 files and directories, 0 of them scattered: in 5 places, 5 would do\n");
 }
 
 #[test]
 fn free_space_becomes_whole_as_the_plan_says() {
-    for block in ["1024", "4096"] {
+    for (kind, block) in [("ext4", "1024"), ("ext4", "4096"), ("ext3", "1024"), ("ext2", "2048")] {
         let bench = Bench::empty();
         let image = bench.image.to_str().unwrap();
-        hectare(&["mkfs", "-q", "-b", block, image, "64M"]).ok();
+        hectare(&["mkfs", "-q", "-t", kind, "-b", block, image, "64M"]).ok();
         for (dir, len) in [("a", 9_000), ("b", 30_000), ("c", 70_000), ("d", 12_000)] {
             let source = bench.local(dir);
             std::fs::create_dir(&source).unwrap();
@@ -138,8 +138,9 @@ fn free_space_becomes_whole_as_the_plan_says() {
         assert_eq!(crate::support::digest(&before), digest, "a plan changes nothing");
         let done = hectare(&["defrag", "--free", &bench.at("/")]).ok();
         hectare_oracle::assert_clean(&bench.image).unwrap();
-        // The plan is exact where maps have no blocks of their own.
-        assert_eq!(done.text(), plan.replace("; then", "; now").replace("would move", "moved"), "{block}");
+        // The plan is exact, also where maps have blocks of their own.
+        let wanted = plan.replace("; then", "; now").replace("would move", "moved");
+        assert_eq!(done.text(), wanted, "{kind} {block}");
         assert!(!done.text().ends_with(" 0 B moved\n"), "{block}: {}", done.text());
         assert_eq!(hectare(&["diff", before.to_str().unwrap(), image]).code, Some(0), "{block}");
         let again = hectare(&["defrag", "--free", "-n", &bench.at("/")]).ok().text().to_owned();
@@ -150,4 +151,53 @@ fn free_space_becomes_whole_as_the_plan_says() {
         skip!("cli space::free_space_becomes_whole", reason);
     }
     assert!(hectare(&["defrag", "--free", &bench.at("/")]).refused().contains("bigalloc"));
+}
+
+#[test]
+fn files_of_a_mount_are_gathered_while_it_is_in_use() {
+    let bench = crate::mount::bench!("cli space::files_of_a_mount_are_gathered");
+    let image = bench.image.to_str().unwrap();
+    hectare(&["mkfs", "-q", "--force", "-t", "ext3", "-b", "1024", image, "64M"]).ok();
+    hectare(&["mount", image, bench.dir.to_str().unwrap()]).ok();
+    let names: Vec<_> = (0..3).map(|n| bench.dir.join(format!("f{n}"))).collect();
+    std::fs::create_dir(bench.dir.join("dir")).unwrap();
+    for step in 0..40_u8 {
+        for name in &names {
+            let mut file = std::fs::File::options().create(true).append(true).open(name).unwrap();
+            std::io::Write::write_all(&mut file, &[step; 5000]).unwrap();
+            file.sync_all().unwrap();
+        }
+        for nr in 0..4 {
+            std::fs::write(bench.dir.join(format!("dir/{step:0150}{nr}")), "").unwrap();
+        }
+    }
+    let dir = bench.dir.to_str().unwrap();
+    let content = std::fs::read(&names[1]).unwrap();
+    let open = std::fs::File::options().read(true).write(true).open(&names[1]).unwrap();
+    let plan = hectare(&["defrag", "-nv", dir]).ok();
+    let first: u64 = plan.text().lines().filter(|line| line.contains(" -> ")).count().try_into().unwrap();
+    assert!(first >= 3 && plan.text().contains("/f1\n"), "{}", plan.text());
+    let refused = hectare(&["defrag", "--free", dir]);
+    assert!(refused.misused().contains("is mounted"), "{}", refused.err);
+    let ran = hectare(&["defrag", dir]).ok();
+    assert!(!ran.text().ends_with(" 0 B moved\n"), "{}", ran.text());
+    // The file that is open reads and writes as before.
+    let mut read = vec![0; content.len()];
+    std::os::unix::fs::FileExt::read_exact_at(&open, &mut read, 0).unwrap();
+    assert!(read == content);
+    std::os::unix::fs::FileExt::write_all_at(&open, b"after", 100_000).unwrap();
+    drop(open);
+    let again = hectare(&["defrag", "-n", dir]).ok();
+    assert!(again.text().contains(" 0 of them scattered"), "{}", again.text());
+    hectare(&["umount", dir]).ok();
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+    let mut wanted = content;
+    wanted[100_000..100_005].copy_from_slice(b"after");
+    let inside = format!("{image}:/f1");
+    assert!(hectare(&["cat", &inside]).ok().out == wanted);
+    let listed = hectare(&["ls", &format!("{image}:/dir")]).ok();
+    assert_eq!(listed.text().lines().count(), 160);
+    // Where the kernel sees them.
+    let said = hectare_oracle::debugfs(&bench.image, &["stat /f1"]).unwrap();
+    assert!(said.contains("Type: regular"), "{said}");
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// Longer than any command on a test's volume may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const BINARY: &str = env!("CARGO_BIN_EXE_hectare");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_hectare");
 
 /// The result of a run of the binary.
 pub(crate) struct Ran {

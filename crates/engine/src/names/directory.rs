@@ -60,7 +60,8 @@ impl DirRef<'_> {
         Format { opaque_names, folding, ..self.state.dir_format }
     }
 
-    fn kind(&self, at: LogicalBlock) -> Kind {
+    /// What the block at this place in the directory is.
+    pub(crate) fn kind(&self, at: LogicalBlock) -> Kind {
         Kind::Directory {
             format: self.format(),
             seed: self.inode.seed(self.nr, &self.state.sb),

@@ -14,7 +14,7 @@ use crate::space::piece::{Piece, cluster_sectors};
 use crate::space::reserve;
 use crate::state::Core;
 use crate::stores::fs_errors::Watched;
-use hectare_alloc::Run;
+use hectare_alloc::{Reservation, Run};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
 use hectare_ext4::inode::{Inode, Kind as FileKind};
@@ -120,6 +120,26 @@ impl MapMut<'_, '_> {
             at = until;
         }
         Ok(())
+    }
+
+    /// Maps the blocks of an extent to new space of their number, and frees the old, without any other
+    /// change of the map; false, and nothing has changed, where the map can't be changed so
+    /// ([`MapKind::repoint`]). Not on volumes with clusters, and not for journalled content.
+    pub(crate) fn repoint(&mut self, old: Extent, space: &mut Reservation) -> Result<bool> {
+        let geometry = self.core.state.geometry();
+        let to = geometry.cluster_start(space.run().start);
+        let len = Clusters::new(old.len.into());
+        if geometry.cluster_ratio_shift > 0 || space.len() != len {
+            return Ok(false);
+        }
+        if !self.kind().repoint(self, old, to).watched(&self.core.state.findings)? {
+            return Ok(false);
+        }
+        self.core.state.fast.make_unfit();
+        space.publish_front(len, self.handle);
+        let run = Run::new(self.core.state.geometry().cluster_of(old.physical), len);
+        self.core.state.allocator.free(run, self.handle)?;
+        Ok(true)
     }
 
     /// Unmaps up to a step's worth of extents from a range and frees their space.

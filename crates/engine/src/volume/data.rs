@@ -3,8 +3,10 @@
 use crate::data::gather::Gathered;
 use crate::data::{checks, gather, sync, trim, truncate, verity, writeback};
 use crate::error::Result;
+use crate::names::gather::gather_directory;
 use crate::volume::Volume;
 use hectare_ext4::extent::Extent;
+use hectare_ext4::inode::Kind;
 use hectare_ext4::verity::{Algorithm, Params};
 use hectare_units::{BlockNr, InodeNr};
 use std::ops::Range;
@@ -28,20 +30,23 @@ impl Volume {
         trim::trim(self.core(), range, min_len)
     }
 
-    /// Moves a file's blocks to fewer places, if there is room for that: what it holds and its times stay. Reads
-    /// and writes of the file wait meanwhile. With a journal, a crash leaves each block at its old place or at its
-    /// new one; without one, the volume may need a check.
+    /// Moves the blocks of a file or directory to fewer places, if there is room for that: what it holds and
+    /// its times stay. Its readers and writers wait meanwhile. With a journal, a crash leaves each block at
+    /// its old place or at its new one; without one, the volume may need a check.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`], and nothing has moved, for what is no regular file, for journalled content
-    /// and on volumes with `bigalloc`; [`crate::Error::ReadOnly`]; [`crate::Error::NoSpace`] if the map has no
-    /// room to change; the error of reading, of copying or of the map. What has moved before stays.
+    /// [`crate::Error::Unsupported`], and nothing has moved, for what is neither a regular file nor a
+    /// directory, for inodes of the format, and on volumes with `bigalloc`; [`crate::Error::ReadOnly`];
+    /// [`crate::Error::NoSpace`] if the map has no room to change; the error of reading, of copying or of
+    /// the map. What has moved before stays.
     pub fn gather(&self, nr: InodeNr) -> Result<Gathered> {
-        gather::gather(self.core(), &self.core().state.inode(nr)?)
+        let inode = self.core().state.inode(nr)?;
+        let is_directory = inode.get().kind() == Some(Kind::Directory);
+        if is_directory { gather_directory(self.core(), &inode) } else { gather::gather(self.core(), &inode) }
     }
 
-    /// Moves one extent of a file to the blocks from `to` on, as [`Self::gather`] does; returns whether it was
-    /// moved: not if the file is mapped otherwise by now, or if the place is not free.
+    /// Moves one extent of a file to the blocks from `to` on, as [`Self::gather`] does; returns whether it
+    /// was moved: not if the file is mapped otherwise by now, or if the place is not free.
     ///
     /// # Errors
     /// Those of [`Self::gather`].

@@ -1,8 +1,8 @@
 //! Files are moved together: what they hold stays, in any format, whatever fails and wherever power is cut.
 
 use crate::common::{
-    InMemory, close_clean, each_operation_failing, format_bytes, in_memory, in_memory_with, long, pattern,
-    unhurried,
+    InMemory, assert_clean_but_wide_bytes, close_clean, each_operation_failing, format_bytes, in_memory,
+    in_memory_with, journalling_data, long, pattern, unhurried,
 };
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
 use hectare_engine::{Creation, Error, FallocateMode, OpenOptions, Volume};
@@ -120,9 +120,15 @@ fn a_scattered_file_comes_to_lie_in_one_place_for_each_stretch() {
 #[test]
 fn what_can_not_be_moved_is_refused_by_name() {
     let Some(held) = prepared("ext4", FORMATS[0].1) else { return };
-    let dir = held.volume.create_dir("dir", Creation::default()).unwrap();
-    let refused = held.volume.gather(dir).unwrap_err().to_string();
-    assert!(refused.contains("it is not a regular file") && refused.contains(&dir.to_string()), "{refused}");
+    held.volume.symlink("a", "link", Creation::default()).unwrap();
+    let link = held.volume.resolve("link", false).unwrap();
+    let refused = held.volume.gather(link).unwrap_err().to_string();
+    let wanted =
+        refused.contains("neither a regular file nor a directory") && refused.contains(&link.to_string());
+    assert!(wanted, "{refused}");
+    let journal = held.volume.superblock().journal_inode().unwrap();
+    let refused = held.volume.gather(journal).unwrap_err().to_string();
+    assert!(refused.contains("it belongs to the format"), "{refused}");
     close_clean(&held);
     let bytes = match format_bytes(&["-t", "ext4", "-O", "bigalloc"], "64M") {
         Ok(bytes) => bytes,
@@ -209,24 +215,34 @@ fn power_cuts(change: fn(&Volume) -> Result<(), Error>) {
             continue;
         }
         let Some(held) = prepared(name, args) else { continue };
-        held.volume.close().unwrap();
-        let base = held.device.to_vec();
-        let device = Arc::new(RecordDevice::new(Arc::new(MemoryDevice::from_bytes(&base))));
-        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
-        change(&volume).unwrap();
-        let mut states = CrashStates::new(MemoryDevice::from_bytes(&base), device.log());
-        let points: Vec<usize> = states.points().collect();
-        assert!(points.len() > 10, "{name}: {}", points.len());
-        let step = if long("every point") { 1 } else { points.len().div_ceil(25) };
-        for point in points.into_iter().step_by(step) {
-            let what = format!("{name}, point {point}");
-            compare_left(&bytes_of(&states.prefix(point).unwrap(), base.len()), &what);
-            for seed in 0..2 {
-                let left = bytes_of(&states.torn(point, seed).unwrap(), base.len());
-                // A torn superblock is not in the log.
-                if crc32c(!0, &left[1024..2044]).to_le_bytes() == left[2044..2048] || name == "ext3" {
-                    compare_left(&left, &format!("{what}, seed {seed}"));
-                }
+        cut_power(name, &held, change, &compare_left);
+    }
+}
+
+/// Cuts the power at points of a change of a volume, and has `compare` look at what is left.
+fn cut_power(
+    name: &str,
+    held: &InMemory,
+    change: fn(&Volume) -> Result<(), Error>,
+    compare: &dyn Fn(&[u8], &str),
+) {
+    held.volume.close().unwrap();
+    let base = held.device.to_vec();
+    let device = Arc::new(RecordDevice::new(Arc::new(MemoryDevice::from_bytes(&base))));
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
+    change(&volume).unwrap();
+    let mut states = CrashStates::new(MemoryDevice::from_bytes(&base), device.log());
+    let points: Vec<usize> = states.points().collect();
+    assert!(points.len() > 10, "{name}: {}", points.len());
+    let step = if long("every point") { 1 } else { points.len().div_ceil(25) };
+    for point in points.into_iter().step_by(step) {
+        let what = format!("{name}, point {point}");
+        compare(&bytes_of(&states.prefix(point).unwrap(), base.len()), &what);
+        for seed in 0..2 {
+            let left = bytes_of(&states.torn(point, seed).unwrap(), base.len());
+            // A torn superblock is not in the log.
+            if crc32c(!0, &left[1024..2044]).to_le_bytes() == left[2044..2048] || name == "ext3" {
+                compare(&left, &format!("{what}, seed {seed}"));
             }
         }
     }
@@ -244,4 +260,161 @@ fn each_operation_failing_in_turn_leaves_the_file_as_it_reads() {
         assert!(content(&held.volume).unwrap() == expected(len), "operation {k}");
     });
     assert!(operations > 20, "{operations}");
+}
+
+/// Names of the directory that is scattered.
+const NAMES: u32 = 400;
+
+fn name_in(dir: &str, nr: u32) -> String {
+    format!("{dir}/{nr:0200}")
+}
+
+/// Makes a directory whose blocks are scattered: it grows in turn with others beside it.
+fn scatter_directory(volume: &Volume) -> Result<(), Error> {
+    let others = ["top/dir", "top/second", "top/third"];
+    volume.create_dir("top", Creation::default())?;
+    others.iter().try_for_each(|dir| volume.create_dir(dir, Creation::default()).map(drop))?;
+    for nr in 0..NAMES {
+        for dir in others {
+            volume.create_file(name_in(dir, nr), Creation::default())?;
+        }
+    }
+    volume.sync()
+}
+
+const DIRECTORIES: [(&str, &[&str]); 6] = [
+    ("ext4", &["-t", "ext4", "-b", "4096"]),
+    ("ext4-1k", &["-t", "ext4", "-b", "1024"]),
+    ("no index", &["-t", "ext4", "-b", "1024", "-O", "^dir_index"]),
+    ("ext3", &["-t", "ext3", "-b", "1024"]),
+    ("ext2", &["-t", "ext2", "-b", "1024"]),
+    ("inline", &["-t", "ext4", "-b", "1024", "-O", "inline_data,fast_commit"]),
+];
+
+fn with_directory(name: &str, args: &[&str]) -> Option<InMemory> {
+    match format_bytes(&[args, &["-m", "0"]].concat(), "16M") {
+        Ok(bytes) => {
+            let held = in_memory(&bytes);
+            scatter_directory(&held.volume).unwrap();
+            let nr = held.volume.resolve("top/dir", true).unwrap();
+            let places = held.volume.inode_blocks(nr).unwrap().places();
+            assert!(places > 5, "{name}: only {places} places");
+            Some(held)
+        }
+        Err(reason) => {
+            skip_part!(format!("gather a directory, {name}"), reason);
+            None
+        }
+    }
+}
+
+/// Every name of the directory is listed once, and is found.
+fn check_names(volume: &Volume, what: &str) {
+    let listed: Vec<_> = volume.read_dir("top/dir").unwrap().into_iter().map(|entry| entry.name).collect();
+    let listed = listed.iter().filter(|name| name.len() == 200).count();
+    assert_eq!(listed, usize::try_from(NAMES).unwrap(), "{what}");
+    for nr in 0..NAMES {
+        assert!(volume.resolve(name_in("top/dir", nr), true).is_ok(), "{what}: {nr}");
+    }
+}
+
+#[test]
+fn a_scattered_directory_comes_to_lie_in_one_place() {
+    for (name, args) in DIRECTORIES {
+        let Some(held) = with_directory(name, args) else { continue };
+        let nr = held.volume.resolve("top/dir", true).unwrap();
+        let before = held.volume.stat(nr).unwrap();
+        let gathered = held.volume.gather(nr).unwrap();
+        let blocks = held.volume.inode_blocks(nr).unwrap();
+        assert_eq!((gathered.after, blocks.places()), (1, 1), "{name}: {gathered:?}");
+        assert!(gathered.moved.get() >= 20 && gathered.before > 5, "{name}: {gathered:?}");
+        let after = held.volume.stat(nr).unwrap();
+        assert_eq!(
+            (before.mtime, before.ctime, before.size),
+            (after.mtime, after.ctime, after.size),
+            "{name}"
+        );
+        check_names(&held.volume, name);
+        assert_eq!(held.volume.gather(nr).unwrap().moved.get(), 0, "{name}");
+        // It goes on growing and shrinking.
+        held.volume.create_file("top/dir/another", Creation::default()).unwrap();
+        held.volume.remove_file("top/dir/another").unwrap();
+        held.volume.check_space().unwrap();
+        close_clean(&held);
+        let again = in_memory(&held.device.to_vec());
+        check_names(&again.volume, name);
+        close_clean(&again);
+    }
+}
+
+fn gather_directory_and_close(volume: &Volume) -> Result<(), Error> {
+    let nr = volume.resolve("top/dir", true)?;
+    volume.gather(nr)?;
+    volume.close()
+}
+
+#[test]
+fn power_cuts_leave_every_name_of_a_directory_that_is_gathered() {
+    let compare = |bytes: &[u8], what: &str| {
+        let held = in_memory(bytes);
+        check_names(&held.volume, what);
+        close_clean(&held);
+    };
+    for (name, args) in DIRECTORIES.into_iter().filter(|(name, _)| *name != "ext2") {
+        let Some(held) = with_directory(name, args) else { continue };
+        cut_power(name, &held, gather_directory_and_close, &compare);
+    }
+}
+
+#[test]
+fn each_operation_failing_in_turn_leaves_a_directory_as_it_reads() {
+    let Some(held) = with_directory("ext4-1k", DIRECTORIES[1].1) else { return };
+    held.volume.close().unwrap();
+    let bytes = held.device.to_vec();
+    let operations = each_operation_failing(&bytes, unhurried, gather_directory_and_close, |left, k| {
+        let held = in_memory_with(left, OpenOptions::read_only()).unwrap();
+        check_names(&held.volume, &format!("operation {k}"));
+    });
+    assert!(operations > 10, "{operations}");
+}
+
+/// A file whose content is journalled, by the volume's mode.
+#[test]
+fn journalled_content_moves_through_the_log_and_survives_power_cuts() {
+    for (name, args) in FORMATS.into_iter().filter(|(name, _)| *name != "ext2") {
+        let bytes = match format_bytes(&[args, &["-m", "0"]].concat(), "16M") {
+            Ok(bytes) => bytes,
+            Err(reason) => {
+                skip_part!(format!("gather journalled content, {name}"), reason);
+                continue;
+            }
+        };
+        let held = in_memory(&bytes);
+        scatter(&held.volume).unwrap();
+        held.volume.close().unwrap();
+        let bytes = match journalling_data(&held.device.to_vec()) {
+            Ok(bytes) => bytes,
+            Err(reason) => skip!("gather::journalled_content", reason),
+        };
+        let held = in_memory(&bytes);
+        let nr = held.volume.resolve("a", true).unwrap();
+        // A part of it is in the cache and in the log only.
+        let file = held.volume.open_file("a").unwrap();
+        file.write_all_at(30 * 4096, &pattern(0, 30, 4096)).unwrap();
+        let gathered = held.volume.gather(nr).unwrap();
+        assert!(gathered.after == 2 && gathered.before > 10, "{name}: {gathered:?}");
+        let len = content(&held.volume).unwrap().len();
+        assert!(content(&held.volume).unwrap() == expected(len), "{name}");
+        held.volume.check_space().unwrap();
+        close_clean(&held);
+        compare_left(&held.device.to_vec(), name);
+        // A part of the steps leaves nodes that are not full.
+        cut_power(name, &in_memory(&bytes), gather_and_close, &|left, what| {
+            let held = in_memory(left);
+            let len = content(&held.volume).unwrap().len();
+            assert!(content(&held.volume).unwrap() == expected(len), "{what}");
+            held.volume.close().unwrap();
+            assert_clean_but_wide_bytes(&held.device.to_vec());
+        });
+    }
 }

@@ -40,6 +40,29 @@ pub fn insert<T: TreeWrite>(tree: &mut T, new: Extent) -> Result<(), T::Error> {
     seat.put(tree, tables.first().map(|first| first.get()).into_iter())
 }
 
+/// Gives the blocks of `old` another place, if one table or the inode names them all as they are; returns
+/// whether that is so. No table comes or goes.
+///
+/// # Errors
+/// When a table can't be read, or the new place lies where no block map reaches; nothing has changed then.
+pub fn repoint<T: TreeWrite>(tree: &mut T, old: Extent, to: BlockNr) -> Result<bool, T::Error> {
+    let geometry = tree.geometry();
+    if old.unwritten || old.len == 0 || u64::from(old.len) > run(old.logical, geometry.block_size) {
+        return Ok(false);
+    }
+    check_fits(&geometry, &Extent { physical: to, ..old })?;
+    let seat = Seat::descend(tree, &geometry, old.logical)?;
+    if seat.branch.level > 0 {
+        return Ok(false);
+    }
+    let from = |start: BlockNr| (0..old.len).map(move |step| start.get() + u64::from(step));
+    if !seat.numbers(tree, old.len)?.into_iter().map(u64::from).eq(from(old.physical)) {
+        return Ok(false);
+    }
+    seat.put(tree, from(to))?;
+    Ok(true)
+}
+
 fn check_fits(geometry: &TreeGeometry, new: &Extent) -> Result<(), Corrupt> {
     let last = new.physical.get().saturating_add(u64::from(new.len).saturating_sub(1));
     let wrong = if new.unwritten {

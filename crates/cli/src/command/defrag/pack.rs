@@ -1,13 +1,13 @@
 //! Plans which extents to move towards the front of a volume, so that free space becomes whole at its end.
 //!
-//! The extents that lie last move first, each into the first free run that holds it and lies before it.
-//! What a move frees is not filled again: it becomes part of the free space that grows.
+//! The extents that lie last move first, each into the first free run that holds it and lies before it. What
+//! a move frees is not filled again: it becomes part of the free space that grows.
 //!
 //! Invariants: no extent is cut, and none that another of its file continues is moved, so that no file comes
 //! to lie in more places than before. Every place is free before the first move, and taken once.
 //!
-//! What it is not: it is no best packing, for which everything would have to move. A run is searched for among
-//! those of the size classes that hold the extent, and the first [`LOOKED_AT`] of its own class.
+//! What it is not: it is no best packing, for which everything would have to move. A run is searched for
+//! among those of the size classes that hold the extent, and the first [`LOOKED_AT`] of its own class.
 
 use hectare_ext4::extent::Extent;
 use hectare_units::{BlockNr, InodeNr};

@@ -1,24 +1,39 @@
 //! What was salvaged as a tar archive.
 
-use crate::failure::tell;
+use crate::failure::LeftOut;
 use crate::name::{join, shown};
 use crate::progress::Progress;
 use hectare_export::tar::{Archive, Content, Entry};
-use hectare_salvage::{File, Kind, Metadata, NodeId, Salvage};
+use hectare_salvage::{AHEAD_MAX, File, Kind, Metadata, NodeId, Salvage};
 use hectare_units::{index_of, u64_of};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+/// Files that are looked at to read them at once.
+const AHEAD_FILES: usize = 64;
 /// Bytes read at once.
 const STEP: u64 = 1 << 20;
 
 /// Writes all of it.
-pub(super) fn write<W: Write>(salvage: &Arc<Salvage>, out: W, progress: &Progress) -> io::Result<W> {
-    let mut writer =
-        Writer { salvage, archive: Archive::new(out), first: HashMap::new(), buffer: Vec::new(), progress };
+pub(super) fn write<W: Write>(
+    salvage: &Arc<Salvage>,
+    out: W,
+    left_out: &LeftOut,
+    progress: &Progress,
+) -> io::Result<W> {
+    let mut writer = Writer {
+        salvage,
+        archive: Archive::new(out),
+        first: HashMap::new(),
+        buffer: Vec::new(),
+        left_out,
+        progress,
+    };
     let mut waiting = vec![(Vec::new(), salvage.root())];
+    let mut ahead = 0..0;
     while let Some((path, node)) = waiting.pop() {
+        read_ahead(salvage, node, &waiting, &mut ahead);
         writer.add(&path, node)?;
         let children: Vec<_> =
             salvage.children(node).map(|(name, child)| (join(&path, name), child)).collect();
@@ -27,12 +42,36 @@ pub(super) fn write<W: Write>(salvage: &Arc<Salvage>, out: W, progress: &Progres
     writer.archive.finish()
 }
 
+/// Reads what the next files lie in at once, where that is mostly content. `ahead` is what was read last.
+fn read_ahead(
+    salvage: &Salvage,
+    node: NodeId,
+    waiting: &[(Vec<u8>, NodeId)],
+    ahead: &mut std::ops::Range<u64>,
+) {
+    let Some((start, len)) = salvage.place(node).filter(|(start, _)| !ahead.contains(start)) else { return };
+    let (mut end, mut content) = (start.saturating_add(len), len);
+    for (_, next) in waiting.iter().rev().take(AHEAD_FILES) {
+        let Some((at, len)) = salvage.place(*next) else { continue };
+        let last = at.saturating_add(len);
+        if at < end || last - start > AHEAD_MAX {
+            break;
+        }
+        (end, content) = (last, content.saturating_add(len));
+    }
+    if end - start <= AHEAD_MAX && content > len && content.saturating_mul(2) >= end - start {
+        salvage.read_ahead(start..end);
+        *ahead = start..end;
+    }
+}
+
 struct Writer<'a, W> {
     salvage: &'a Arc<Salvage>,
     archive: Archive<W>,
     /// The first path of what has several.
     first: HashMap<NodeId, Vec<u8>>,
     buffer: Vec<u8>,
+    left_out: &'a LeftOut,
     progress: &'a Progress,
 }
 
@@ -57,7 +96,8 @@ impl<W: Write> Writer<'_, W> {
             Kind::BlockDevice => self.entry(path, node, &meta, Content::BlockDevice(meta.device)),
             Kind::Fifo => self.entry(path, node, &meta, Content::Fifo),
             Kind::Socket => {
-                tell(format_args!("/{}: a socket can't be in an archive, left out", shown(path)));
+                self.left_out
+                    .tell(format_args!("/{}", shown(path)), "a socket can't be in an archive, left out");
                 Ok(())
             }
         }
@@ -72,6 +112,10 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn file(&mut self, path: &[u8], node: NodeId, meta: &Metadata) -> io::Result<()> {
+        if let Some(reason) = self.salvage.left_out(node) {
+            self.left_out.tell(format_args!("/{}", shown(path)), reason);
+            return Ok(());
+        }
         let file = self.salvage.open(node);
         let (size, ranges) = (file.size(), file.ranges());
         let is_dense = size == 0 || ranges == [(0, size)];

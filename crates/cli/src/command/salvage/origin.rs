@@ -8,6 +8,7 @@ use hectare_units::InodeNr;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::collections::HashSet;
 use std::ffi::CString;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -72,6 +73,7 @@ impl Content for File {
 }
 
 impl Origin for Found {
+    const ORDERED: bool = true;
     type Node = NodeId;
     type File = File;
     type Children = std::vec::IntoIter<Named<NodeId>>;
@@ -102,7 +104,10 @@ impl Origin for Found {
     }
 
     fn open(&self, node: &NodeId, _follow: bool, _meta: &Meta) -> Result<File, Reason> {
-        Ok(self.salvage.open(*node))
+        match self.salvage.left_out(*node) {
+            Some(reason) => Err(reason.to_owned()),
+            None => Ok(self.salvage.open(*node)),
+        }
     }
 
     fn read_link(&self, node: &NodeId) -> Result<Vec<u8>, Reason> {
@@ -120,5 +125,17 @@ impl Origin for Found {
 
     fn show(&self, path: &[u8]) -> String {
         format!("/{}", crate::name::shown(path))
+    }
+
+    fn is_plain_file(&self, node: &NodeId) -> bool {
+        self.salvage.is_plain_file(*node)
+    }
+
+    fn place(&self, node: &NodeId) -> (u64, u64) {
+        self.salvage.place(*node).unwrap_or_default()
+    }
+
+    fn read_ahead(&self, range: Range<u64>) {
+        self.salvage.read_ahead(range);
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct LocalOrigin {
 }
 
 /// A name in a directory of the walk; without one, a path from the working directory.
+#[derive(Clone)]
 pub(crate) struct Node {
     dir: Option<Dir>,
     name: OsString,

@@ -3,6 +3,9 @@
 //! Only the copy's own user can access a new file until its owner is set. Attributes are set in this order:
 //! the owner, then extended attributes (a change of owner drops capabilities), then the mode with its set-ID
 //! bits, then the times.
+//!
+//! A copy into an empty directory makes files with their final mode where the owner they are made with is the
+//! final one ([`LocalTarget::in_empty`]), and leaves out the calls that would change nothing.
 
 use super::{c_name, errno, io, kind_of, place};
 use crate::copy::{Meta, Reason, Special, Target, Xattrs};
@@ -19,8 +22,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{self as unix, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What an image's files may get on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +41,14 @@ pub(crate) struct LocalTarget {
     walk: Walk,
     shown: PathBuf,
     rights: Rights,
+    /// Whether nothing but the copy decides about the owner and the mode of new files: no files were there,
+    /// and no ACL is inherited.
+    is_plain: bool,
+    /// Whether what is there was made by an earlier run of the same copy, and may lack the right to be
+    /// changed.
+    resumes: bool,
+    /// The owner and group that new files of such a copy have.
+    made_as: OnceLock<(u32, u32)>,
     /// Attributes that could not be kept.
     lost: AtomicUsize,
     /// Files that lost set-ID bits or capabilities.
@@ -105,9 +116,37 @@ impl LocalTarget {
             walk: Walk::new(top).map_err(io)?,
             shown: folder.to_owned(),
             rights,
+            is_plain: false,
+            resumes: false,
+            made_as: OnceLock::new(),
             lost: AtomicUsize::new(0),
             tamed: AtomicUsize::new(0),
         })
+    }
+
+    /// Everything goes into this directory, which is empty.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    pub(crate) fn in_empty(folder: &Path, rights: Rights) -> Result<Self, Reason> {
+        let target = Self::new(folder, rights)?;
+        let inherits = sys::lgetxattr(folder, "system.posix_acl_default", &mut [0_u8; 0][..]).is_ok();
+        let is_plain = !inherits && rights.attributes && pretence() == Pretence::None;
+        Ok(Self { is_plain, ..target })
+    }
+
+    /// Everything goes into this directory, where an earlier run of the same copy was interrupted.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    pub(crate) fn resumed(folder: &Path, rights: Rights) -> Result<Self, Reason> {
+        Ok(Self { resumes: true, ..Self::new(folder, rights)? })
+    }
+
+    /// Whether a new file has its owner and mode at once.
+    fn is_final(&self, meta: &Meta) -> bool {
+        let mode_is = crate::umask::apply(meta.mode) == meta.mode && meta.mode & !0o777 == 0;
+        self.is_plain && mode_is && self.made_as.get() == Some(&(meta.uid, meta.gid))
     }
 
     /// The directory itself.
@@ -202,6 +241,13 @@ fn times(meta: &Meta) -> Timestamps {
     Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
 }
 
+/// A file that is being written.
+pub(crate) struct HostFile {
+    file: File,
+    /// Whether it was made with its final owner and mode.
+    is_final: bool,
+}
+
 /// The first name of a file with several.
 pub(crate) struct First {
     dir: Dir,
@@ -211,7 +257,7 @@ pub(crate) struct First {
 
 impl Target for LocalTarget {
     type Dir = Dir;
-    type File = File;
+    type File = HostFile;
     type First = First;
 
     fn refuses(&self, kind: Kind) -> Option<&'static str> {
@@ -228,7 +274,12 @@ impl Target for LocalTarget {
     }
 
     fn enter(&self, dir: &Dir, name: &[u8]) -> Result<Dir, Reason> {
-        self.walk.enter(dir, name, None).map_err(io)
+        let entered = self.walk.enter(dir, name, None).map_err(io)?;
+        if self.resumes {
+            // It may have its final mode, and gets that again when it is left. Root needs no right.
+            let _ = Handle::Place(place(self.open(&entered)?.as_fd())).chmod(0o700);
+        }
+        Ok(entered)
     }
 
     fn make_dir(&self, dir: &Dir, name: &[u8], _mode: u16) -> Result<Dir, Reason> {
@@ -237,21 +288,44 @@ impl Target for LocalTarget {
         self.enter(dir, name)
     }
 
-    fn make_file(&self, dir: &Dir, name: &[u8], mode: u16, there: bool) -> Result<File, Reason> {
+    fn make_file(&self, dir: &Dir, name: &[u8], mode: u16, there: bool) -> Result<HostFile, Reason> {
         let (dir, name) = (self.open(dir)?, OsStr::from_bytes(name));
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if !there {
             let mode = mode_of(mode & if self.rights.attributes { 0o700 } else { 0o777 });
             let file = sys::openat(&*dir, name, flags | OFlags::CREATE | OFlags::EXCL, mode);
-            return file.map(File::from).map_err(errno);
+            return file.map(|file| HostFile { file: file.into(), is_final: false }).map_err(errno);
         }
         // O_NONBLOCK: don't wait for the other end if the file has become a pipe.
-        let file = sys::openat(&*dir, name, flags | OFlags::NONBLOCK, Mode::empty()).map_err(errno)?;
+        let file = match sys::openat(&*dir, name, flags | OFlags::NONBLOCK, Mode::empty()) {
+            // It was made without the right to write to it.
+            Err(Errno::ACCESS) if self.resumes => {
+                sys::unlinkat(&*dir, name, AtFlags::empty()).map_err(errno)?;
+                sys::openat(&*dir, name, flags | OFlags::CREATE | OFlags::EXCL, mode_of(mode & 0o700))
+            }
+            opened => opened,
+        };
+        let file = file.map_err(errno)?;
         if stat_open(file.as_fd()).map_err(errno)?.file_type != FileType::RegularFile {
             return Err(io(replaced()));
         }
         sys::ftruncate(&file, 0).map_err(errno)?;
-        Ok(file.into())
+        Ok(HostFile { file: file.into(), is_final: false })
+    }
+
+    fn make_new(&self, dir: &Dir, name: &[u8], meta: &Meta) -> Result<HostFile, Reason> {
+        if self.is_final(meta) {
+            let (dir, name) = (self.open(dir)?, OsStr::from_bytes(name));
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+            let file = sys::openat(&*dir, name, flags, mode_of(meta.mode)).map_err(errno)?;
+            return Ok(HostFile { file: file.into(), is_final: true });
+        }
+        let made = self.make_file(dir, name, meta.mode, false)?;
+        if self.is_plain && self.made_as.get().is_none() {
+            let stat = stat_open(made.file.as_fd()).map_err(errno)?;
+            let _ = self.made_as.set((stat.uid, stat.gid)); // another thread may have been first
+        }
+        Ok(made)
     }
 
     fn make_special(
@@ -311,8 +385,8 @@ impl Target for LocalTarget {
         sys::unlinkat(&*self.open(dir)?, OsStr::from_bytes(name), AtFlags::empty()).map_err(errno)
     }
 
-    fn first(&self, file: &File, dir: &Dir, name: &[u8]) -> Result<First, Reason> {
-        let identity = stat_open(file.as_fd()).map_err(errno)?.identity;
+    fn first(&self, file: &HostFile, dir: &Dir, name: &[u8]) -> Result<First, Reason> {
+        let identity = stat_open(file.file.as_fd()).map_err(errno)?.identity;
         Ok(First { dir: dir.clone(), name: name.to_vec(), identity })
     }
 
@@ -320,16 +394,20 @@ impl Target for LocalTarget {
         None
     }
 
-    fn write_at(&self, file: &File, at: u64, data: &[u8]) -> Result<(), Reason> {
-        file.write_all_at(data, at).map_err(io)
+    fn write_at(&self, file: &HostFile, at: u64, data: &[u8]) -> Result<(), Reason> {
+        file.file.write_all_at(data, at).map_err(io)
     }
 
-    fn set_len(&self, file: &File, size: u64) -> Result<(), Reason> {
-        file.set_len(size).map_err(io)
+    fn set_len(&self, file: &HostFile, size: u64) -> Result<(), Reason> {
+        file.file.set_len(size).map_err(io)
     }
 
-    fn finish_file(&self, file: &File, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
-        self.finish(&Handle::Open(file), meta, xattrs)
+    fn finish_file(&self, file: &HostFile, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+        let handle = Handle::Open(&file.file);
+        if file.is_final && xattrs.is_empty() {
+            return handle.set_times(&times(meta)).map_err(errno);
+        }
+        self.finish(&handle, meta, xattrs)
     }
 
     fn finish_dir(&self, dir: &Dir, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason> {
