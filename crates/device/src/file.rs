@@ -182,6 +182,18 @@ impl FileDevice {
         self.file.try_clone().map(Claim)
     }
 
+    /// A second device on the same open file, lock included, for a layer that owns what it works on. The two know
+    /// nothing of each other's changes of the length.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn another(&self) -> Result<Self> {
+        let file = self.file.try_clone().map_err(|error| Error::io(&self.name, Operation::Open, None, &error))?;
+        let mut another = Self::from_file(file, &self.name)?;
+        another.zeroed = self.zeroed;
+        Ok(another)
+    }
+
     /// The file itself, for a mapping of it.
     pub(crate) fn file(&self) -> &File {
         &self.file

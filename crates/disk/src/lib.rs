@@ -153,21 +153,15 @@ pub enum New {
 ///
 /// # Errors
 /// See [`Error`]; the format may not take that size.
-pub fn create<'a>(
-    file: &'a FileDevice,
-    path: &Path,
-    new: New,
-    size: Bytes,
-    uuid: [u8; 16],
-) -> Result<Box<dyn Device + 'a>> {
+pub fn create(file: FileDevice, path: &Path, new: New, size: Bytes, uuid: [u8; 16]) -> Result<Box<dyn Device>> {
     match new {
-        New::Qcow2 => Ok(Box::new(qcow2::Qcow2Device::create(file, path, size)?)),
+        New::Qcow2 => Ok(Box::new(qcow2::Qcow2Device::create(&file, path, size)?)),
         New::Vhd => {
-            vhd::create_dynamic(file, size, uuid)?;
+            vhd::create_dynamic(&file, size, uuid)?;
             vhd::open(file)
         }
         New::VhdFixed => {
-            vhd::create_fixed(file, size, uuid)?;
+            vhd::create_fixed(&file, size, uuid)?;
             vhd::open(file)
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What is applied to the tree after the sources.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct DescribedArguments {
     /// Set owners, modes and devices as a file says: mtree, a device table (Buildroot, genext2fs), fs_config
     /// (Android)

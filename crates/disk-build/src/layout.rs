@@ -1,0 +1,232 @@
+//! Where everything lies on the disk.
+//!
+//! Partitions lie in the order of the description, each as far forward as its alignment and what has a fixed place
+//! allow. One may take the rest of a disk of a given size; several may share it by weight.
+//!
+//! Invariant: no two things share a byte, and none shares one with the table; else the error names both.
+
+use crate::error::{Error, Result};
+use crate::spec::Spec;
+use crate::table;
+use hectare_units::u64_of;
+
+/// A thing with a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+impl Place {
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+}
+
+/// How large a partition is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// Exactly that.
+    Bytes(u64),
+    /// All that is left.
+    Rest {
+        /// At least that.
+        least: u64,
+    },
+    /// A share of what is left.
+    Grow {
+        /// At least that.
+        least: u64,
+        /// At most that.
+        most: Option<u64>,
+        /// Its weight among the others.
+        weight: u32,
+    },
+}
+
+impl Need {
+    const fn least(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Rest { least } | Self::Grow { least, .. } => least,
+        }
+    }
+}
+
+/// Where partitions lie, and how large the disk is.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    pub(crate) partitions: Vec<Place>,
+    pub(crate) size: u64,
+}
+
+/// What is not a partition, with the name that errors have for it.
+pub(crate) type Fixed = Vec<(String, Place)>;
+
+/// Finds a place for everything. `blobs` are the lengths of the blobs.
+pub(crate) fn layout(spec: &Spec, needs: &[Need], blobs: &[(String, u64)]) -> Result<Layout> {
+    let sector = u64::from(spec.sector);
+    let first = table::first_usable(spec.table, sector);
+    let mut fixed: Fixed = vec![("the partition table".to_owned(), Place { start: 0, len: first })];
+    for (blob, (name, len)) in spec.blobs.iter().zip(blobs) {
+        fixed.push((name.clone(), Place { start: blob.offset, len: *len }));
+    }
+    for (index, part) in spec.partitions.iter().enumerate() {
+        if let Some(start) = part.start {
+            fixed.push((spec.shown(index), Place { start, len: needs[index].least() }));
+        }
+    }
+    let limit = match spec.size {
+        Some(size) => Some(size.checked_sub(table::tail(spec.table, sector)).ok_or_else(|| {
+            Error::Spec { file: spec.file.clone(), line: None, reason: format!("size: {size} bytes hold no table") }
+        })?),
+        None => None,
+    };
+    let mut sizes: Vec<u64> = needs.iter().map(|need| need.least()).collect();
+    let places = grown(spec, needs, &fixed, limit, &mut sizes)?;
+    disjoint(spec, &places, &fixed)?;
+    let all = places.iter().chain(fixed.iter().map(|(_, place)| place));
+    let end = all.map(Place::end).max().unwrap_or(first);
+    let size = match (spec.size, limit) {
+        (Some(size), Some(limit)) if end > limit => {
+            let last = places.iter().position(|place| place.end() == end).map(|index| spec.shown(index));
+            let what = last.unwrap_or_else(|| "a blob".to_owned());
+            let more = end - limit;
+            let reason = format!("size: the disk of {size} bytes is {more} too small: {what} ends at byte {end}");
+            return Err(Error::Spec { file: spec.file.clone(), line: None, reason });
+        }
+        (Some(size), _) => size,
+        (None, _) => {
+            let whole = end.checked_add(table::tail(spec.table, sector));
+            whole.and_then(|end| end.checked_next_multiple_of(spec.round)).ok_or_else(|| too_large(spec))?
+        }
+    };
+    if size > i64::MAX.unsigned_abs() {
+        return Err(too_large(spec));
+    }
+    Ok(Layout { partitions: places, size })
+}
+
+fn too_large(spec: &Spec) -> Error {
+    Error::Spec {
+        file: spec.file.clone(),
+        line: None,
+        reason: "size: all of it together is larger than a file can be".to_owned(),
+    }
+}
+
+/// Places with what is left given to those that take it.
+fn grown(spec: &Spec, needs: &[Need], fixed: &Fixed, limit: Option<u64>, sizes: &mut [u64]) -> Result<Vec<Place>> {
+    let mut places = place(spec, sizes, fixed)?;
+    let takes: Vec<usize> = (0..needs.len()).filter(|index| !matches!(needs[*index], Need::Bytes(_))).collect();
+    let Some(first) = takes.first() else { return Ok(places) };
+    let Some(limit) = limit else {
+        if let Some(rest) = takes.iter().find(|index| matches!(needs[**index], Need::Rest { .. })) {
+            return Err(spec.wrong(*rest, "size: rest needs a size of the disk; give size above the partitions"));
+        }
+        return Ok(places);
+    };
+    let rests = takes.iter().filter(|index| matches!(needs[**index], Need::Rest { .. }));
+    if let Some(second) = rests.clone().nth(1) {
+        return Err(spec.wrong(*second, "size: another partition takes the rest already"));
+    }
+    let end = |places: &[Place]| places.iter().map(Place::end).max().unwrap_or(0);
+    let grain = 4096;
+    if matches!(needs[*first], Need::Rest { .. }) {
+        // What comes behind moves with its end: as far as it goes.
+        let start = places[*first].start;
+        let next = fixed.iter().map(|(_, place)| place.start).filter(|at| *at > start).min();
+        let most = next.unwrap_or(u64::MAX).min(limit).saturating_sub(start);
+        let least = sizes[*first];
+        let mut size = most / grain * grain;
+        while size > least {
+            sizes[*first] = size;
+            places = place(spec, sizes, fixed)?;
+            match end(&places).checked_sub(limit) {
+                None | Some(0) => return Ok(places),
+                Some(over) => size = size.saturating_sub(over.next_multiple_of(grain)),
+            }
+        }
+        sizes[*first] = least;
+        return place(spec, sizes, fixed);
+    }
+    // Shares by weight, until nothing is left or all have what they may.
+    let mut open = takes;
+    loop {
+        let left = limit.saturating_sub(end(&places)) / grain * grain;
+        let weight_of = |index: &usize| match needs[*index] {
+            Need::Grow { weight, .. } => u64::from(weight),
+            _ => 0,
+        };
+        let weights: u64 = open.iter().map(weight_of).sum();
+        if left == 0 || weights == 0 {
+            return Ok(places);
+        }
+        let mut gave = false;
+        for index in &open {
+            let share = u128::from(left) * u128::from(weight_of(index)) / u128::from(weights);
+            let share = u64::try_from(share).unwrap_or(u64::MAX) / grain * grain;
+            let most = match needs[*index] {
+                Need::Grow { most: Some(most), .. } => most / grain * grain,
+                _ => u64::MAX,
+            };
+            let size = sizes[*index].saturating_add(share).min(most.max(sizes[*index]));
+            gave |= size > sizes[*index];
+            sizes[*index] = size;
+        }
+        places = place(spec, sizes, fixed)?;
+        open.retain(|index| match needs[*index] {
+            Need::Grow { most: Some(most), .. } => sizes[*index] < most / grain * grain,
+            _ => true,
+        });
+        if !gave {
+            return Ok(places);
+        }
+    }
+}
+
+/// Puts partitions one behind the other, around what has a fixed place.
+fn place(spec: &Spec, sizes: &[u64], fixed: &Fixed) -> Result<Vec<Place>> {
+    let mut places = Vec::with_capacity(sizes.len());
+    let mut cursor = table::first_usable(spec.table, spec.sector.into());
+    for (index, (part, len)) in spec.partitions.iter().zip(sizes).enumerate() {
+        let beyond = || spec.wrong(index, "it ends beyond all disks");
+        let mut place = Place { start: part.start.unwrap_or(cursor), len: *len };
+        if part.start.is_none() {
+            let align = part.align.unwrap_or(spec.align);
+            loop {
+                place.start = place.start.checked_next_multiple_of(align).ok_or_else(beyond)?;
+                let met = fixed.iter().map(|(_, fixed)| fixed).filter(|fixed| fixed.meets(&place));
+                match met.map(Place::end).max() {
+                    Some(end) => place.start = end,
+                    None => break,
+                }
+            }
+        }
+        let end = place.start.checked_add(place.len).ok_or_else(beyond)?;
+        cursor = cursor.max(end);
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// Refuses what overlaps, by both names.
+fn disjoint(spec: &Spec, places: &[Place], fixed: &Fixed) -> Result<()> {
+    let named = places.iter().enumerate().map(|(index, place)| (spec.shown(index), place.clone()));
+    let others = fixed.iter().filter(|(name, _)| !name.starts_with("partition ")).cloned();
+    let mut all: Vec<(String, Place)> = named.chain(others).filter(|(_, place)| place.len > 0).collect();
+    all.sort_by_key(|(_, place)| (place.start, u64_of(usize::from(place.len == 0))));
+    for pair in all.windows(2) {
+        let [(one, first), (other, second)] = pair else { continue };
+        if first.meets(second) {
+            let text = |name: &str, place: &Place| format!("{name} (bytes {} to {})", place.start, place.end());
+            let reason = format!("{} overlaps {}", text(other, second), text(one, first));
+            return Err(Error::Spec { file: spec.file.clone(), line: None, reason });
+        }
+    }
+    Ok(())
+}
