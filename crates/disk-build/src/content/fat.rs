@@ -1,97 +1,51 @@
-//! A FAT volume with files.
+//! A FAT volume with files, laid out and then written, each byte once.
 //!
-//! The crate `fatfs` formats and fills it. What FAT can't have is refused by name: links, devices, names that
-//! differ in case only, characters. Owners, modes and attributes are left out; times are in UTC, in steps of two
-//! seconds, from 1980 to 2107.
+//! Files and directories lie one behind the other without gaps, in the order of the tree. What FAT can't have is
+//! refused by name: links, devices, names that differ in case only, characters. Owners, modes and attributes are
+//! left out; times are in UTC, in steps of two seconds, from 1980 to 2107.
 //!
-//! Hazard: `fatfs` opens a file where one is to be created and its name is taken, also if only by a short name that
-//! was made for another; so every name is looked up first.
+//! Facts: Microsoft's "FAT: General Overview of On-Disk Format" 1.03.
+
+mod geometry;
+mod names;
+mod time;
 
 use super::tree;
-use crate::cursor::Cursor;
 use crate::plan::Environment;
 use crate::spec::Fat;
-use fatfs::{Date, DateTime, Dir, FatType, FileSystem, FormatVolumeOptions, FsOptions, Time, TimeProvider};
-use hectare_device::{Device, SparseDevice};
+use geometry::{Geometry, Wanted, clusters_for, entries_len};
+use hectare_device::Device;
 use hectare_mkfs::FormatOptions;
-use hectare_populate::{Kind, NodeId, Progress, Tree, reproducible};
-use hectare_units::{Bytes, index_of, low32, u64_of};
-use std::cell::Cell;
+use hectare_populate::{Kind, NodeId, Opener, Progress, Timestamp, Tree, reproducible};
+use hectare_units::{Bytes, index_of, low16, low32, u64_of};
+use names::{Name, short_names};
 use std::collections::HashMap;
-use std::io::Write;
 use uuid::Uuid;
 
-/// Bytes of a directory's entry, and characters of a long name that one holds.
-const ENTRY: u64 = 32;
-const NAME_PART: usize = 13;
-/// Entries of a root directory that does not grow, at least.
-const ROOT_ENTRIES: u64 = 512;
 /// The most bytes of a file.
 const FILE_MAX: u64 = u32::MAX as u64;
+/// The most entries of a directory.
+const ENTRIES_MAX: usize = 1 << 16;
 /// Bytes copied at a time.
 const BUFFER: usize = 1 << 20;
-/// The smallest volume that is tried, per byte of a sector.
-const LEAST: u64 = 128;
-/// Clusters from which on a volume has entries of 16 and of 32 bits.
-const FAT16_FROM: u64 = 4085;
-const FAT32_FROM: u64 = 65525;
-
-thread_local! {
-    /// What `fatfs` takes for the present.
-    static NOW: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
-}
-
-#[derive(Debug)]
-struct Clock;
-
-static CLOCK: Clock = Clock;
-
-impl TimeProvider for Clock {
-    fn get_current_date(&self) -> Date {
-        date_time(NOW.get()).date
-    }
-
-    fn get_current_date_time(&self) -> DateTime {
-        date_time(NOW.get())
-    }
-}
-
-/// A time as FAT has it: years 1980 to 2107.
-fn date_time((seconds, nanoseconds): (i64, u32)) -> DateTime {
-    const FIRST: i64 = 315_532_800;
-    const LAST: i64 = 4_354_819_198;
-    let millis = if (FIRST..LAST).contains(&seconds) { nanoseconds / 1_000_000 } else { 0 };
-    let seconds = seconds.clamp(FIRST, LAST);
-    let (days, of_day) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-    // Days since 1970 to a date, by eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let small = |n: i64| u16::try_from(n).unwrap_or_default();
-    DateTime {
-        date: Date { year: small(year), month: small(month), day: small(day) },
-        time: Time {
-            hour: small(of_day / 3600),
-            min: small(of_day / 60 % 60),
-            sec: small(of_day % 60),
-            millis: u16::try_from(millis).unwrap_or_default(),
-        },
-    }
-}
+/// What sizes are a multiple of.
+const STEP: u64 = 4096;
+/// The end of a chain.
+const END: u32 = 0x0fff_ffff;
+/// The first cluster of data, which a growing root directory has.
+const FIRST: u32 = 2;
+const DIRECTORY: u8 = 0x10;
+const ARCHIVE: u8 = 0x20;
+const LABEL: u8 = 0x08;
 
 /// The files of a FAT volume, and its format.
 pub(crate) struct FatContent {
     tree: Tree,
+    /// The names of each directory, in the order of its children.
+    names: HashMap<NodeId, Vec<Name>>,
     label: Option<[u8; 11]>,
     id: u32,
-    bits: Option<u8>,
-    cluster: Option<u32>,
-    sector: u32,
+    wanted: Wanted,
     epoch: Option<i64>,
 }
 
@@ -103,235 +57,97 @@ impl FatContent {
         sector: u32,
     ) -> Result<Self, String> {
         let tree = tree::read(&fat.files, env, false)?;
-        check(&tree)?;
-        // Without SOURCE_DATE_EPOCH, too, the same tree has the same number: nothing else depends on the time.
+        let names = all_names(&tree)?;
         let label = fat.label.map(|label| label.to_vec()).unwrap_or_default();
         let format = FormatOptions { label, uuid: None, ..FormatOptions::default() };
         let derived = reproducible(&format, env.epoch.unwrap_or(0), &tree).uuid;
         let derived = volume.map(Uuid::into_bytes).or(derived).unwrap_or_default();
         let id = fat.id.unwrap_or_else(|| u32::from_be_bytes(std::array::from_fn(|at| derived[at])));
-        let cluster = fat.cluster.map(|cluster| cluster.max(sector));
-        Ok(Self { tree, label: fat.label, id, bits: fat.bits, cluster, sector, epoch: env.epoch })
+        let cluster = fat.cluster.map(|cluster| u64::from(cluster.max(sector)));
+        let mut made = Self {
+            wanted: Wanted { sector: sector.into(), bits: fat.bits, cluster, root_entries: 0 },
+            tree,
+            names,
+            label: fat.label,
+            id,
+            epoch: env.epoch,
+        };
+        made.wanted.root_entries = u64_of(made.entries(NodeId::ROOT));
+        Ok(made)
+    }
+
+    /// Entries of a directory: its own two or the label, and those of its names.
+    fn entries(&self, id: NodeId) -> usize {
+        let own = if id == NodeId::ROOT { usize::from(self.label.is_some()) } else { 2 };
+        own + self.names.get(&id).into_iter().flatten().map(Name::entries).sum::<usize>()
     }
 
     /// Bytes of the smallest volume that holds the files.
     pub(super) fn least(&self) -> Result<u64, String> {
-        let step = u64::from(self.sector.max(4096));
-        let data: u64 = self.tree.totals().data.get();
-        let mut size = (data + u64::from(self.sector) * LEAST).next_multiple_of(step);
-        if self.bits == Some(32) {
-            size = size.max((FAT32_FROM + 128) * u64::from(self.cluster.unwrap_or(self.sector)));
-        } else if self.bits == Some(16) {
-            size = size.max((FAT16_FROM + 64) * u64::from(self.cluster.unwrap_or(self.sector)));
-        }
-        let mut reason = String::new();
-        // Each attempt asks for what the one before lacked, so there are few.
-        for _ in 0..4096 {
-            match self.lacking(size) {
-                Ok(0) => return Ok(size),
-                Ok(lacking) => size = size.saturating_add(lacking).next_multiple_of(step),
-                Err(why) => {
-                    size = size.saturating_add(step.max(size / 64)).next_multiple_of(step);
-                    reason = why;
-                }
+        let mut size = (self.tree.totals().data.get() + (64 << 10)).next_multiple_of(STEP);
+        // Sizes that can't be divided lie at borders; past them it is arithmetic.
+        loop {
+            match Geometry::new(size, &self.wanted) {
+                Ok(geometry) => match self.clusters(&geometry).saturating_sub(geometry.clusters) {
+                    0 => return Ok(size),
+                    lacking => size += (lacking * geometry.cluster()).next_multiple_of(STEP),
+                },
+                Err(reason) if size > 1 << 42 => return Err(reason),
+                Err(_) => size += (size / 4096).max(STEP).next_multiple_of(STEP),
             }
         }
-        Err(reason)
     }
 
-    /// How many bytes a volume of that size lacks for the files.
-    fn lacking(&self, size: u64) -> Result<u64, String> {
-        let device = SparseDevice::new(Bytes::new(size));
-        self.format(&device)?;
-        let volume = open(&device)?;
-        let stats = volume.stats().map_err(|error| error.to_string())?;
-        let cluster = u64::from(stats.cluster_size());
-        let needed = self.clusters(cluster, volume.fat_type() == FatType::Fat32);
-        Ok(needed.saturating_sub(stats.free_clusters().into()).saturating_mul(cluster))
+    /// Clusters that files and directories take.
+    fn clusters(&self, geometry: &Geometry) -> u64 {
+        let cluster = geometry.cluster();
+        self.directories().map(|id| {
+            let files = self.tree.children(id).map(|(_, child)| match self.tree.kind(child) {
+                Kind::File { size } => clusters_for(size.get(), cluster),
+                _ => 0,
+            });
+            self.directory_clusters(id, geometry) + files.sum::<u64>()
+        }).sum()
     }
 
-    /// Clusters that the files and directories take.
-    fn clusters(&self, cluster: u64, root_grows: bool) -> u64 {
-        let of = |id| match self.tree.kind(id) {
-            Kind::File { size } => size.get().div_ceil(cluster),
-            // The first cluster of a root directory that grows is there already.
-            Kind::Directory if id == NodeId::ROOT && root_grows => {
-                (self.entries(id) * ENTRY).div_ceil(cluster).saturating_sub(1)
-            }
-            Kind::Directory if id == NodeId::ROOT => 0,
-            Kind::Directory => (self.entries(id) * ENTRY).div_ceil(cluster),
-            _ => 0,
-        };
-        self.names().map(of).sum()
-    }
-
-    /// Nodes, once for each name: FAT has no hard links.
-    fn names(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let children = self.tree.ids().flat_map(|id| self.tree.children(id).map(|(_, child)| child));
-        std::iter::once(NodeId::ROOT).chain(children)
-    }
-
-    /// The most entries that a directory needs.
-    fn entries(&self, id: NodeId) -> u64 {
-        let long = |name: &[u8]| String::from_utf8_lossy(name).encode_utf16().count().div_ceil(NAME_PART);
-        let names = self.tree.children(id).map(|(name, _)| 1 + u64_of(long(name)));
-        // Its own two, or the label, and the end.
-        3 + names.sum::<u64>()
-    }
-
-    /// Makes the volume empty.
-    fn format(&self, device: &dyn Device) -> Result<(), String> {
-        let (size, sector) = (device.len().get(), u64::from(self.sector));
-        if size < sector * LEAST {
-            return Err(format!("size: a FAT volume needs {} bytes at least", sector * LEAST));
-        }
-        if size / sector > u64::from(u32::MAX) {
-            return Err(format!("size: {size} bytes are more than a FAT volume can have"));
-        }
-        let root = self.entries(NodeId::ROOT).max(ROOT_ENTRIES).next_multiple_of(sector / ENTRY);
-        let root = u16::try_from(root).map_err(|_| "the root directory has too many names for FAT".to_owned())?;
-        let mut options = FormatVolumeOptions::new()
-            .bytes_per_sector(u16::try_from(self.sector).unwrap_or(512))
-            .total_sectors(low32(size / sector))
-            .max_root_dir_entries(root)
-            .drive_num(0x80)
-            .volume_id(self.id);
-        if let Some(cluster) = self.cluster_for(size) {
-            options = options.bytes_per_cluster(cluster);
-        }
-        if let Some(label) = self.label {
-            options = options.volume_label(label);
-        }
-        fatfs::format_volume(Cursor::new(device), options).map_err(|error| format!("size: {error}"))?;
-        let made = match open(device)?.fat_type() {
-            FatType::Fat12 => 12,
-            FatType::Fat16 => 16,
-            FatType::Fat32 => 32,
-        };
-        match self.bits {
-            Some(bits) if bits != made => {
-                Err(format!("fat: {size} bytes become FAT{made}, not FAT{bits}; give another size or cluster-size"))
-            }
-            _ => Ok(()),
+    fn directory_clusters(&self, id: NodeId, geometry: &Geometry) -> u64 {
+        match (id, geometry.bits) {
+            (NodeId::ROOT, 12 | 16) => 0,
+            _ => clusters_for(entries_len(self.entries(id)), geometry.cluster()).max(1),
         }
     }
 
-    /// The cluster that makes a volume of this size one of the type that is asked for.
-    fn cluster_for(&self, size: u64) -> Option<u32> {
-        if self.cluster.is_some() {
-            return self.cluster;
-        }
-        let least_clusters = match self.bits? {
-            32 => FAT32_FROM + 32,
-            16 => FAT16_FROM + 16,
-            _ => 1,
-        };
-        let sizes = (0..=6).map(|shift| 512_u64 << shift).filter(|cluster| *cluster >= u64::from(self.sector));
-        let fits = |cluster: &u64| {
-            let clusters = size / cluster;
-            let most = match self.bits {
-                Some(12) => FAT16_FROM,
-                Some(16) => FAT32_FROM,
-                _ => 1 << 28,
-            };
-            (least_clusters..most).contains(&clusters)
-        };
-        sizes.filter(fits).min().and_then(|cluster| u32::try_from(cluster).ok())
+    fn directories(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.tree.ids().filter(|id| matches!(self.tree.kind(*id), Kind::Directory))
     }
 
     /// Writes the volume over all of a device that is zeros; returns what stands for it.
     pub(super) fn write(&self, device: &dyn Device, progress: &dyn Progress) -> Result<Vec<u8>, String> {
-        let lacking = self.lacking(device.len().get())?;
+        let size = device.len().get();
+        let geometry = Geometry::new(size, &self.wanted)?;
+        let lacking = self.clusters(&geometry).saturating_sub(geometry.clusters);
         if lacking > 0 {
-            let size = device.len();
-            return Err(format!("size: {size} bytes are about {lacking} too few for the files"));
+            let more = lacking * geometry.cluster();
+            return Err(format!("size: {size} bytes are {more} too few for the files"));
         }
-        self.format(device)?;
-        let volume = open(device)?;
-        let mut buffer = vec![0; BUFFER];
-        self.directory(&volume.root_dir(), NodeId::ROOT, &mut buffer, progress)?;
-        volume.unmount().map_err(|error| error.to_string())?;
-        Ok([self.id.to_be_bytes().as_slice(), &device.len().get().to_le_bytes()].concat())
-    }
-
-    fn directory(
-        &self,
-        dir: &Dir<'_, Cursor<'_>>,
-        id: NodeId,
-        buffer: &mut [u8],
-        progress: &dyn Progress,
-    ) -> Result<(), String> {
-        let mut opener = self.tree.opener();
-        for (name, child) in self.tree.children(id) {
-            let path = || shown(&self.tree, id, name);
-            let text = std::str::from_utf8(name).map_err(|_| format!("{}: the name is no UTF-8", path()))?;
-            let failed = |error: std::io::Error| format!("{}: {}", path(), crate::error::io_reason(&error));
-            if dir.open_file(text).is_ok() || dir.open_dir(text).is_ok() {
-                return Err(format!("{}: FAT made another file a short name like that; rename one", path()));
-            }
-            let time = self.tree.meta(child).mtime;
-            NOW.set((time.seconds.min(self.epoch.unwrap_or(i64::MAX)), time.nanoseconds));
-            if let Kind::File { size } = self.tree.kind(child) {
-                let mut file = dir.create_file(text).map_err(failed)?;
-                let content = opener.open(child).map_err(|error| error.to_string())?;
-                let mut at = Bytes::ZERO;
-                for segment in self.tree.segments(child) {
-                    zeros(&mut file, (segment.at - at).get(), buffer).map_err(failed)?;
-                    let mut done = Bytes::ZERO;
-                    while done < segment.len {
-                        let len = (segment.len - done).min(Bytes::of(buffer.len()));
-                        let piece = &mut buffer[..index_of(len.get())];
-                        content.read_exact_at(piece, segment.source + done).map_err(|error| error.to_string())?;
-                        file.write_all(piece).map_err(failed)?;
-                        progress.advance(len);
-                        done += len;
-                    }
-                    at = segment.at + segment.len;
-                }
-                zeros(&mut file, (size - at).get(), buffer).map_err(failed)?;
-                file.flush().map_err(failed)?;
-                content.verify().map_err(|error| error.to_string())?;
-            } else {
-                let made = dir.create_dir(text).map_err(failed)?;
-                self.directory(&made, child, buffer, progress)?;
-            }
-        }
-        Ok(())
+        let writer = Writer { content: self, geometry, device, progress };
+        let places = writer.places();
+        writer.files(&places).and_then(|()| writer.tables(&places)).and_then(|()| writer.boot(&places))?;
+        Ok([self.id.to_be_bytes().as_slice(), &size.to_le_bytes()].concat())
     }
 }
 
-fn zeros(file: &mut impl Write, len: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-    let mut rest = len;
-    if rest > 0 {
-        buffer.fill(0);
-    }
-    while rest > 0 {
-        let now = index_of(rest.min(u64_of(buffer.len())));
-        file.write_all(&buffer[..now])?;
-        rest -= u64_of(now);
-    }
-    Ok(())
-}
-
-fn open(device: &dyn Device) -> Result<FileSystem<Cursor<'_>>, String> {
-    FileSystem::new(Cursor::new(device), FsOptions::new().time_provider(&CLOCK)).map_err(|error| error.to_string())
-}
-
-fn shown(tree: &Tree, dir: NodeId, name: &[u8]) -> String {
-    let mut path = tree.path(dir);
-    if !path.is_empty() {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    format!("{:?}", String::from_utf8_lossy(&path))
-}
-
-/// Refuses what FAT can't have.
-fn check(tree: &Tree) -> Result<(), String> {
-    for id in tree.ids() {
-        let mut names: HashMap<String, &[u8]> = HashMap::new();
+/// The names of all directories.
+fn all_names(tree: &Tree) -> Result<HashMap<NodeId, Vec<Name>>, String> {
+    let mut all = HashMap::new();
+    for id in tree.ids().filter(|id| matches!(tree.kind(*id), Kind::Directory)) {
+        let names: Vec<&[u8]> = tree.children(id).map(|(name, _)| name).collect();
+        let shown = |name: &[u8]| {
+            let path = [tree.path(id).as_slice(), name].join(&b'/');
+            format!("{:?}", String::from_utf8_lossy(&path).trim_start_matches('/'))
+        };
         for (name, child) in tree.children(id) {
-            let wrong = |what: &str| Err(format!("{}: {what}", shown(tree, id, name)));
+            let wrong = |what: &str| Err(format!("{}: {what}", shown(name)));
             match tree.kind(child) {
                 Kind::Directory => {}
                 Kind::File { size } if size.get() <= FILE_MAX => {}
@@ -339,38 +155,218 @@ fn check(tree: &Tree) -> Result<(), String> {
                 Kind::Symlink { .. } => return wrong("FAT has no symbolic links; exclude it or add the file"),
                 _ => return wrong("FAT has no devices, pipes and sockets; exclude it"),
             }
-            let Ok(text) = std::str::from_utf8(name) else { return wrong("the name is no UTF-8") };
-            if text.ends_with(['.', ' ']) || text.starts_with(' ') {
-                return wrong("a name in FAT begins with no space, and ends with no space or dot");
-            }
-            if text.contains(|c: char| c.is_control() || "\"*/:<>?\\|".contains(c) || u32::from(c) > 0xffff) {
-                return wrong("the name has a character that FAT has not");
-            }
-            if text.len() > 255 {
-                return wrong("the name is too long for FAT");
-            }
-            if let Some(other) = names.insert(text.to_uppercase(), name) {
-                let other = String::from_utf8_lossy(other).into_owned();
-                return wrong(&format!("in FAT it is the same name as {other:?}"));
-            }
         }
+        let made = short_names(&names).map_err(|(at, reason)| format!("{}: {reason}", shown(names[at])))?;
+        if made.iter().map(Name::entries).sum::<usize>() + 2 > ENTRIES_MAX {
+            return Err(format!("{}: the directory has too many names for FAT", shown(b"")));
+        }
+        all.insert(id, made);
     }
-    Ok(())
+    Ok(all)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Where everything lies: first cluster and number of clusters.
+struct Places {
+    directories: HashMap<NodeId, (u32, u32)>,
+    /// Of each name of a directory that is a file, by the place of the name.
+    files: HashMap<(NodeId, usize), u32>,
+    /// The number of clusters of each chain, in their order on disk.
+    chains: Vec<u32>,
+    next: u32,
+}
 
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        let of = |seconds| {
-            let DateTime { date, time } = date_time((seconds, 0));
-            (date.year, date.month, date.day, time.hour, time.min, time.sec)
+struct Writer<'a> {
+    content: &'a FatContent,
+    geometry: Geometry,
+    device: &'a dyn Device,
+    progress: &'a dyn Progress,
+}
+
+impl Writer<'_> {
+    fn places(&self) -> Places {
+        let (content, geometry) = (self.content, &self.geometry);
+        let mut places =
+            Places { directories: HashMap::new(), files: HashMap::new(), chains: Vec::new(), next: FIRST };
+        let mut take = |count: u64| {
+            // Bounded by the number of clusters, which was compared before.
+            let (start, count) = (places.next, low32(count));
+            if count > 0 {
+                places.chains.push(count);
+                places.next += count;
+            }
+            (if count > 0 { start } else { 0 }, count)
         };
-        assert_eq!(of(1_700_000_000), (2023, 11, 14, 22, 13, 20));
-        assert_eq!(of(951_782_400), (2000, 2, 29, 0, 0, 0));
-        assert_eq!(of(0), (1980, 1, 1, 0, 0, 0));
-        assert_eq!(of(i64::MAX), (2107, 12, 31, 23, 59, 58));
+        for id in content.directories() {
+            places.directories.insert(id, take(content.directory_clusters(id, geometry)));
+            for (at, (_, child)) in content.tree.children(id).enumerate() {
+                if let Kind::File { size } = content.tree.kind(child) {
+                    places.files.insert((id, at), take(clusters_for(size.get(), geometry.cluster())).0);
+                }
+            }
+        }
+        places
     }
+
+    fn put(&self, at: u64, bytes: &[u8]) -> Result<(), String> {
+        self.device.write_at(Bytes::new(at), bytes).map_err(|error| error.to_string())
+    }
+
+    /// Writes files and directories.
+    fn files(&self, places: &Places) -> Result<(), String> {
+        let mut opener = self.content.tree.opener();
+        let mut buffer = vec![0; BUFFER];
+        for id in self.content.directories() {
+            let tree = &self.content.tree;
+            for (at, (_, child)) in tree.children(id).enumerate() {
+                match places.files.get(&(id, at)) {
+                    Some(start) if *start > 0 => self.file(&mut opener, child, *start, &mut buffer)?,
+                    _ => {}
+                }
+            }
+            let start = places.directories.get(&id).map_or(0, |place| place.0);
+            let at = if start == 0 { self.geometry.root() } else { self.geometry.cluster_at(start) };
+            self.put(at, &self.directory(id, places))?;
+        }
+        Ok(())
+    }
+
+    /// Copies a file; its holes are zeros of the device.
+    fn file(&self, opener: &mut Opener<'_>, id: NodeId, start: u32, buffer: &mut [u8]) -> Result<(), String> {
+        let failed = |error: hectare_populate::Error| error.to_string();
+        let content = opener.open(id).map_err(failed)?;
+        for segment in self.content.tree.segments(id) {
+            let mut done = Bytes::ZERO;
+            while done < segment.len {
+                let len = (segment.len - done).min(Bytes::of(buffer.len()));
+                let piece = &mut buffer[..index_of(len.get())];
+                content.read_exact_at(piece, segment.source + done).map_err(failed)?;
+                self.put(self.geometry.cluster_at(start) + (segment.at + done).get(), piece)?;
+                self.progress.advance(len);
+                done += len;
+            }
+        }
+        content.verify().map_err(failed)
+    }
+
+    /// The bytes of a directory.
+    fn directory(&self, id: NodeId, places: &Places) -> Vec<u8> {
+        let tree = &self.content.tree;
+        let place = |id: NodeId| places.directories.get(&id).map_or(0, |place| place.0);
+        let mut bytes = Vec::new();
+        let own = self.time(tree.meta(id).mtime);
+        if id == NodeId::ROOT {
+            if let Some(label) = &self.content.label {
+                bytes.extend(entry(label, LABEL, own, 0, 0));
+            }
+        } else {
+            let parent = tree.parent(id);
+            // A root directory is always named by 0.
+            let above = if parent == NodeId::ROOT { 0 } else { place(parent) };
+            bytes.extend(entry(b".          ", DIRECTORY, own, place(id), 0));
+            bytes.extend(entry(b"..         ", DIRECTORY, own, above, 0));
+        }
+        let names = self.content.names.get(&id).into_iter().flatten();
+        for ((at, (_, child)), name) in tree.children(id).enumerate().zip(names) {
+            name.long_entries().iter().for_each(|entry| bytes.extend(entry));
+            let time = self.time(tree.meta(child).mtime);
+            bytes.extend(match tree.kind(child) {
+                Kind::File { size } => {
+                    let start = places.files.get(&(id, at)).copied().unwrap_or(0);
+                    entry(&name.short, ARCHIVE, time, start, low32(size.get()))
+                }
+                _ => entry(&name.short, DIRECTORY, time, place(child), 0),
+            });
+        }
+        bytes
+    }
+
+    fn time(&self, time: Timestamp) -> time::Time {
+        match self.content.epoch {
+            Some(epoch) if time.seconds >= epoch => time::encode(epoch, 0),
+            _ => time::encode(time.seconds, time.nanoseconds),
+        }
+    }
+
+    /// Writes both tables, as far as they are not zero.
+    fn tables(&self, places: &Places) -> Result<(), String> {
+        let mut entries = vec![0x0fff_fff8, END];
+        for chain in &places.chains {
+            let first = low32(u64_of(entries.len()));
+            entries.extend(first + 1..first + chain);
+            entries.push(END);
+        }
+        let bytes = self.geometry.pack(&entries);
+        self.geometry.tables().try_for_each(|at| self.put(at, &bytes))
+    }
+
+    /// Writes the first sector, last of all, and what belongs to it.
+    fn boot(&self, places: &Places) -> Result<(), String> {
+        let (geometry, content) = (&self.geometry, self.content);
+        let is_wide = geometry.bits == 32;
+        let small = |n: u64| u16::try_from(n).unwrap_or(0).to_le_bytes();
+        let mut bytes = vec![0; 512];
+        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+        put(0, if is_wide { &[0xeb, 0x58, 0x90] } else { &[0xeb, 0x3c, 0x90] });
+        put(3, b"HECTARE ");
+        put(11, &small(geometry.sector));
+        put(13, &[u8::try_from(geometry.per_cluster).unwrap_or(0)]);
+        put(14, &small(geometry.reserved));
+        put(16, &[2]);
+        put(17, &small(geometry.root_entries));
+        let all = low32(geometry.sectors);
+        let is_short = !is_wide && geometry.sectors < 1 << 16;
+        put(19, &small(if is_short { geometry.sectors } else { 0 }));
+        put(21, &[0xf8]); // a fixed disk
+        put(24, &low16(63).to_le_bytes()); // sectors of a track and heads, for programs that still ask
+        put(26, &low16(255).to_le_bytes());
+        put(32, &(if is_short { 0 } else { all }).to_le_bytes());
+        let more = if is_wide { 64 } else { 36 };
+        if is_wide {
+            put(36, &low32(geometry.table).to_le_bytes());
+            put(44, &FIRST.to_le_bytes()); // the root directory
+            put(48, &small(1)); // the sector with counts
+            put(50, &small(6)); // copies of both
+        } else {
+            put(22, &small(geometry.table));
+        }
+        put(more, &[0x80, 0, 0x29]);
+        put(more + 3, &content.id.to_le_bytes());
+        put(more + 7, &content.label.unwrap_or(*b"NO NAME    "));
+        put(more + 18, format!("FAT{:<5}", geometry.bits).as_bytes());
+        put(510, &[0x55, 0xaa]);
+        if is_wide {
+            let used = u64::from(places.next - FIRST);
+            let mut counts = vec![0; 512];
+            counts[..4].copy_from_slice(b"RRaA");
+            counts[484..488].copy_from_slice(b"rrAa");
+            counts[488..492].copy_from_slice(&low32(geometry.clusters - used).to_le_bytes());
+            let last = places.next.max(FIRST + 1) - 1;
+            counts[492..496].copy_from_slice(&last.to_le_bytes());
+            counts[510..].copy_from_slice(&[0x55, 0xaa]);
+            self.put(geometry.sector, &counts)?;
+            self.put(7 * geometry.sector, &counts)?;
+            self.put(6 * geometry.sector, &bytes)?;
+        }
+        self.put(0, &bytes)
+    }
+}
+
+/// A directory's entry.
+fn entry(name: &[u8; 11], attributes: u8, time: time::Time, start: u32, size: u32) -> [u8; 32] {
+    let mut entry = [0; 32];
+    entry[..11].copy_from_slice(name);
+    entry[11] = attributes;
+    let [low, lower, high, higher] = start.to_le_bytes();
+    if attributes != LABEL {
+        entry[13] = time.hundredths;
+        entry[14..16].copy_from_slice(&time.of_day.to_le_bytes());
+        entry[16..18].copy_from_slice(&time.date.to_le_bytes());
+        entry[18..20].copy_from_slice(&time.date.to_le_bytes());
+        entry[20..22].copy_from_slice(&[high, higher]);
+        entry[26..28].copy_from_slice(&[low, lower]);
+    }
+    entry[22..24].copy_from_slice(&time.of_day.to_le_bytes());
+    entry[24..26].copy_from_slice(&time.date.to_le_bytes());
+    entry[28..].copy_from_slice(&size.to_le_bytes());
+    entry
 }
