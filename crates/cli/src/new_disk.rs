@@ -82,7 +82,8 @@ impl NewDisk {
     /// If the file can't be made, or the kind does not take that size.
     pub(crate) fn create(path: &Path, kind: Kind, size: Bytes, overwrite: Overwrite) -> Outcome<Self> {
         let len = if kind == Kind::Raw { size } else { Bytes::ZERO };
-        let pending = FileOptions::new().write(true).create_pending(path, len, overwrite).map_err(device_failed)?;
+        let pending =
+            FileOptions::new().write(true).create_pending(path, len, overwrite).map_err(device_failed)?;
         let mapped = |new| -> Outcome<Body> {
             let file = pending.device().another().map_err(device_failed)?;
             let made = create(file, path, new, size, uuid()?);
@@ -139,7 +140,8 @@ fn publish(pending: PendingFile) -> Outcome {
 
 fn write_sparse(disk: &dyn Device, pending: &PendingFile, name: &str) -> Outcome {
     let failed = |error: std::io::Error| Failure::of(name, reason(&error));
-    let file = pending.device().claim().and_then(|claim| claim.as_fd().try_clone_to_owned()).map_err(failed)?;
+    let file =
+        pending.device().claim().and_then(|claim| claim.as_fd().try_clone_to_owned()).map_err(failed)?;
     let mut out = BufWriter::with_capacity(BUFFER, File::from(file));
     android::write(disk, &mut out).map_err(|error| Failure::Line(error.to_string()))?;
     out.flush().map_err(failed)
@@ -149,9 +151,16 @@ fn write_sparse(disk: &dyn Device, pending: &PendingFile, name: &str) -> Outcome
 fn nameless(size: Bytes) -> Outcome<FileDevice> {
     let directory = std::env::temp_dir();
     // Its name is never given: the pending file is dropped.
-    let pending = FileOptions::new().write(true).create_pending(directory.join("hectare-disk"), size, Overwrite::Replace);
+    let pending = FileOptions::new().write(true).create_pending(
+        directory.join("hectare-disk"),
+        size,
+        Overwrite::Replace,
+    );
     pending.and_then(|pending| pending.device().another()).map_err(|error| {
-        Failure::of(format_args!("temporary file in {} (TMPDIR)", shown(directory.as_os_str().as_bytes())), error)
+        Failure::of(
+            format_args!("temporary file in {} (TMPDIR)", shown(directory.as_os_str().as_bytes())),
+            error,
+        )
     })
 }
 

@@ -188,7 +188,8 @@ impl FileDevice {
     /// # Errors
     /// If there are no descriptors left.
     pub fn another(&self) -> Result<Self> {
-        let file = self.file.try_clone().map_err(|error| Error::io(&self.name, Operation::Open, None, &error))?;
+        let file =
+            self.file.try_clone().map_err(|error| Error::io(&self.name, Operation::Open, None, &error))?;
         let mut another = Self::from_file(file, &self.name)?;
         another.zeroed = self.zeroed;
         Ok(another)

@@ -16,6 +16,7 @@ use ext::ExtContent;
 use fat::FatContent;
 pub(crate) use file::SourceFile;
 use hectare_device::Device;
+use hectare_ext4::time::Timestamp;
 use hectare_mkfs::xfs;
 use hectare_populate::Progress;
 use hectare_units::Bytes;
@@ -28,13 +29,19 @@ pub(crate) enum Prepared {
     File(SourceFile),
     Ext(Box<ExtContent>),
     Fat(Box<FatContent>),
-    Xfs(Box<xfs::FormatOptions>),
+    /// Its format, and whether that decides its UUID.
+    Xfs(Box<xfs::FormatOptions>, bool),
     Verity,
 }
 
 impl Prepared {
     /// Reads what the partition with this index is to hold. `volume` is the UUID of its volume, if a seed decides.
-    pub(crate) fn new(spec: &Spec, index: usize, env: &Environment<'_>, volume: Option<Uuid>) -> Result<Self> {
+    pub(crate) fn new(
+        spec: &Spec,
+        index: usize,
+        env: &Environment<'_>,
+        volume: Option<Uuid>,
+    ) -> Result<Self> {
         let wrong = |reason: String| spec.wrong(index, reason);
         let part = &spec.partitions[index];
         Ok(match &part.content {
@@ -49,8 +56,11 @@ impl Prepared {
                 let mut format = xfs.format.clone();
                 let id = format.uuid.or(volume.map(Uuid::into_bytes));
                 format.uuid = id;
+                if let Some(epoch) = env.epoch {
+                    format.now = Timestamp::from_seconds(epoch);
+                }
                 format.sector_size = format.sector_size.or((spec.sector > 512).then_some(spec.sector));
-                Self::Xfs(Box::new(format))
+                Self::Xfs(Box::new(format), env.epoch.is_some())
             }
         })
     }
@@ -62,7 +72,7 @@ impl Prepared {
         let rule = part.size.rule;
         let by_content = match (self, rule) {
             (_, Rule::Exactly(bytes)) => return Ok(bytes),
-            (Self::Empty | Self::Verity | Self::Xfs(_), _) => 0,
+            (Self::Empty | Self::Verity | Self::Xfs(..), _) => 0,
             (Self::File(file), _) => file.len(),
             (Self::Ext(ext), rule) => ext.size(rule).map_err(wrong)?,
             (Self::Fat(fat), _) => fat.least().map_err(wrong)?,
@@ -91,14 +101,22 @@ impl Prepared {
             Self::File(file) => file.copy(device, Bytes::ZERO, progress).map_err(failed),
             Self::Ext(ext) => ext.write(device, threads, progress).map_err(failed),
             Self::Fat(fat) => fat.write(device, progress).map_err(failed),
-            Self::Xfs(format) => write_xfs(format, device, threads).map_err(|error| failed(error.to_string())),
+            Self::Xfs(format, is_derived) => {
+                let made = write_xfs(format, *is_derived, device, threads);
+                made.map_err(|error| failed(error.to_string()))
+            }
         }
     }
 }
 
-fn write_xfs(format: &xfs::FormatOptions, device: &dyn Device, threads: NonZeroUsize) -> hectare_mkfs::Result<Vec<u8>> {
+fn write_xfs(
+    format: &xfs::FormatOptions,
+    is_derived: bool,
+    device: &dyn Device,
+    threads: NonZeroUsize,
+) -> hectare_mkfs::Result<Vec<u8>> {
     let mut format = format.clone();
-    if hectare_mkfs::source_date_epoch()?.is_some() {
+    if is_derived {
         format.derive_identity(device.len());
     }
     let plan = xfs::Plan::new(&format, device.len(), device.is_zeroed())?;

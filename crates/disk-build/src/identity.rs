@@ -112,7 +112,9 @@ mod tests {
         };
         let one = of(1, b"a", "b", b"c");
         assert_eq!(one, of(1, b"a", "b", b"c"));
-        for other in [of(2, b"a", "b", b"c"), of(1, b"x", "b", b"c"), of(1, b"a", "x", b"c"), of(1, b"a", "b", b"x")] {
+        for other in
+            [of(2, b"a", "b", b"c"), of(1, b"x", "b", b"c"), of(1, b"a", "x", b"c"), of(1, b"a", "b", b"x")]
+        {
             assert_ne!(one, other);
         }
         assert_ne!(salt(b"a").0[..16], salt(b"a").0[16..]);

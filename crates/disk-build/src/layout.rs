@@ -81,8 +81,10 @@ pub(crate) fn layout(spec: &Spec, needs: &[Need], blobs: &[(String, u64)]) -> Re
         }
     }
     let limit = match spec.size {
-        Some(size) => Some(size.checked_sub(table::tail(spec.table, sector)).ok_or_else(|| {
-            Error::Spec { file: spec.file.clone(), line: None, reason: format!("size: {size} bytes hold no table") }
+        Some(size) => Some(size.checked_sub(table::tail(spec.table, sector)).ok_or_else(|| Error::Spec {
+            file: spec.file.clone(),
+            line: None,
+            reason: format!("size: {size} bytes hold no table"),
         })?),
         None => None,
     };
@@ -96,7 +98,8 @@ pub(crate) fn layout(spec: &Spec, needs: &[Need], blobs: &[(String, u64)]) -> Re
             let last = places.iter().position(|place| place.end() == end).map(|index| spec.shown(index));
             let what = last.unwrap_or_else(|| "a blob".to_owned());
             let more = end - limit;
-            let reason = format!("size: the disk of {size} bytes is {more} too small: {what} ends at byte {end}");
+            let reason =
+                format!("size: the disk of {size} bytes is {more} too small: {what} ends at byte {end}");
             return Err(Error::Spec { file: spec.file.clone(), line: None, reason });
         }
         (Some(size), _) => size,
@@ -120,13 +123,22 @@ fn too_large(spec: &Spec) -> Error {
 }
 
 /// Places with what is left given to those that take it.
-fn grown(spec: &Spec, needs: &[Need], fixed: &Fixed, limit: Option<u64>, sizes: &mut [u64]) -> Result<Vec<Place>> {
+fn grown(
+    spec: &Spec,
+    needs: &[Need],
+    fixed: &Fixed,
+    limit: Option<u64>,
+    sizes: &mut [u64],
+) -> Result<Vec<Place>> {
     let mut places = place(spec, sizes, fixed)?;
-    let takes: Vec<usize> = (0..needs.len()).filter(|index| !matches!(needs[*index], Need::Bytes(_))).collect();
+    let takes: Vec<usize> =
+        (0..needs.len()).filter(|index| !matches!(needs[*index], Need::Bytes(_))).collect();
     let Some(first) = takes.first() else { return Ok(places) };
     let Some(limit) = limit else {
         if let Some(rest) = takes.iter().find(|index| matches!(needs[**index], Need::Rest { .. })) {
-            return Err(spec.wrong(*rest, "size: rest needs a size of the disk; give size above the partitions"));
+            return Err(
+                spec.wrong(*rest, "size: rest needs a size of the disk; give size above the partitions")
+            );
         }
         return Ok(places);
     };
@@ -223,7 +235,8 @@ fn disjoint(spec: &Spec, places: &[Place], fixed: &Fixed) -> Result<()> {
     for pair in all.windows(2) {
         let [(one, first), (other, second)] = pair else { continue };
         if first.meets(second) {
-            let text = |name: &str, place: &Place| format!("{name} (bytes {} to {})", place.start, place.end());
+            let text =
+                |name: &str, place: &Place| format!("{name} (bytes {} to {})", place.start, place.end());
             let reason = format!("{} overlaps {}", text(other, second), text(one, first));
             return Err(Error::Spec { file: spec.file.clone(), line: None, reason });
         }

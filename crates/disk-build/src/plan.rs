@@ -97,7 +97,9 @@ impl Disk {
                 && file.len() > layout.partitions[index].len
             {
                 let (needed, has) = (file.len(), layout.partitions[index].len);
-                return Err(spec.wrong(index, format_args!("size: the file has {needed} bytes, the partition {has}")));
+                return Err(
+                    spec.wrong(index, format_args!("size: the file has {needed} bytes, the partition {has}"))
+                );
             }
         }
         Ok(Self { spec, identity: env.identity, threads: env.threads, contents, blobs, boot_code, layout })
@@ -149,7 +151,9 @@ fn boot_code(spec: &Spec) -> Result<Vec<u8>> {
     let failed = |reason: String| Error::part("boot-code", reason);
     let file = SourceFile::open(path).map_err(failed)?;
     let bytes = match file.len() {
-        len if len > 512 => Err(format!("{}: it has {len} bytes, and there is room for {CODE_MAX}", path.display())),
+        len if len > 512 => {
+            Err(format!("{}: it has {len} bytes, and there is room for {CODE_MAX}", path.display()))
+        }
         _ => file.bytes(),
     };
     let mut bytes = bytes.map_err(failed)?;
@@ -159,7 +163,11 @@ fn boot_code(spec: &Spec) -> Result<Vec<u8>> {
         bytes.truncate(room);
     }
     match bytes.len() > room {
-        true => Err(failed(format!("{}: it has {} bytes, and there is room for {CODE_MAX}", path.display(), bytes.len()))),
+        true => Err(failed(format!(
+            "{}: it has {} bytes, and there is room for {CODE_MAX}",
+            path.display(),
+            bytes.len()
+        ))),
         false => Ok(bytes),
     }
 }

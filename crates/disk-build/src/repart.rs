@@ -16,7 +16,9 @@ mod ini;
 use crate::attributes::{GROW_FS, NO_AUTO, READ_ONLY};
 use crate::error::{Error, Result, io_reason};
 use crate::spec::convert::{fat_label, partition_name, uuid};
-use crate::spec::{Content, Ext, Fat, Files, Partition, PartitionType, Rule, Sizing, Spec, TableKind, Verity, Xfs};
+use crate::spec::{
+    Content, Ext, Fat, Files, Partition, PartitionType, Rule, Sizing, Spec, TableKind, Verity, Xfs,
+};
 use crate::types;
 use hectare_mkfs::{FormatOptions, FsType, parse_size};
 use hectare_populate::{Addition, Options};
@@ -136,7 +138,8 @@ enum Side {
 
 /// Names what has no name, and finds the data of hash trees.
 fn matched(read: Vec<Read>) -> Result<Vec<Partition>> {
-    let sides: Vec<_> = read.iter().map(|read| read.verity.as_ref().map(|(side, key, _)| (*side, key.clone()))).collect();
+    let sides: Vec<_> =
+        read.iter().map(|read| read.verity.as_ref().map(|(side, key, _)| (*side, key.clone()))).collect();
     let mut partitions: Vec<Partition> = Vec::new();
     for Read { mut partition, verity } in read {
         if partition.name.is_empty() {
@@ -153,7 +156,8 @@ fn matched(read: Vec<Read>) -> Result<Vec<Partition>> {
         label(&mut partition);
         if let Some((side, key, error)) = verity {
             let other = if side == Side::Data { Side::Hash } else { Side::Data };
-            let found: Vec<usize> = (0..sides.len()).filter(|at| sides[*at] == Some((other, key.clone()))).collect();
+            let found: Vec<usize> =
+                (0..sides.len()).filter(|at| sides[*at] == Some((other, key.clone()))).collect();
             let [found] = found[..] else { return Err(error) };
             if side == Side::Hash {
                 partition.content = Content::Verity(Verity { data: found, salt: None, uuid: None });
@@ -234,7 +238,8 @@ impl Reader<'_> {
                 "Minimize" => {
                     found.minimize = match value {
                         "best" | "guess" => true,
-                        value => boolean(value).map_err(|_| wrong(format!("{value:?} is not best, guess or off")))?,
+                        value => boolean(value)
+                            .map_err(|_| wrong(format!("{value:?} is not best, guess or off")))?,
                     }
                 }
                 "Encrypt" if boolean(value) == Ok(false) => {}
@@ -263,7 +268,8 @@ impl Reader<'_> {
     ) -> Result<Read> {
         let Some(line) = found.kind else { return Err(file.error(None, "Type: every partition needs one")) };
         let kind = types::gpt(&line.value);
-        let kind = kind.ok_or_else(|| file.wrong(line, format!("{:?} is no type: {}", line.value, types::hint(true))))?;
+        let kind = kind
+            .ok_or_else(|| file.wrong(line, format!("{:?} is no type: {}", line.value, types::hint(true))))?;
         let verity = self.verity(file, found)?;
         let content = self.content(file, found, verity.as_ref().map(|(side, ..)| *side))?;
         let read_only = found.read_only.unwrap_or(types::is_verity(kind));
@@ -313,10 +319,13 @@ impl Reader<'_> {
         let Some(key) = found.key else {
             return Err(file.wrong(line, "VerityMatchKey= is needed with it"));
         };
-        let reason = format!("there must be one partition with Verity={} and this key", match side {
-            Side::Data => "hash",
-            Side::Hash => "data",
-        });
+        let reason = format!(
+            "there must be one partition with Verity={} and this key",
+            match side {
+                Side::Data => "hash",
+                Side::Hash => "data",
+            }
+        );
         Ok(Some((side, key.value.clone(), file.wrong(key, reason))))
     }
 
@@ -342,7 +351,8 @@ impl Reader<'_> {
             ("" | "empty", _, None) => Ok(Content::Empty),
             ("" | "empty", _, Some(line)) => Err(file.wrong(line, "it needs Format=ext4 or vfat")),
             ("ext2" | "ext3" | "ext4", Some(line), _) => {
-                let mut format = FormatOptions::from_environment().map_err(|error| file.wrong(line, error))?;
+                let mut format =
+                    FormatOptions::from_environment().map_err(|error| file.wrong(line, error))?;
                 format.fs_type = FsType::by_name(&line.value).map_err(|error| file.wrong(line, error))?;
                 format.reserved_percent = 0.0;
                 let files = self.files(file, found)?;
@@ -360,7 +370,8 @@ impl Reader<'_> {
             }
             ("xfs", _, Some(copy)) => Err(file.wrong(copy, "XFS volumes are made empty")),
             (other, Some(line), _) => {
-                Err(file.wrong(line, format!("{other:?} is not made; there are ext2, ext3, ext4, vfat and xfs")))
+                Err(file
+                    .wrong(line, format!("{other:?} is not made; there are ext2, ext3, ext4, vfat and xfs")))
             }
             (_, None, _) => Ok(Content::Empty),
         }
@@ -381,7 +392,8 @@ impl Reader<'_> {
                 Err(error) => return Err(wrong(format!("{}: {}", path.display(), io_reason(&error)))),
                 Ok(data) if data.is_dir() && is_root => files.from.push(path.into_os_string()),
                 Ok(data) if data.is_dir() => {
-                    let reason = format!("{target}: a directory is copied to / only; make a tree that has it there");
+                    let reason =
+                        format!("{target}: a directory is copied to / only; make a tree that has it there");
                     return Err(wrong(reason));
                 }
                 Ok(_) if is_root => return Err(wrong("a file needs a name in the target".to_owned())),
@@ -421,11 +433,15 @@ fn size(text: &str) -> std::result::Result<u64, String> {
 }
 
 fn weight(text: &str) -> std::result::Result<u32, String> {
-    text.parse().ok().filter(|weight| *weight <= 1_000_000).ok_or_else(|| format!("{text:?}: a weight is 0 to 1000000"))
+    text.parse()
+        .ok()
+        .filter(|weight| *weight <= 1_000_000)
+        .ok_or_else(|| format!("{text:?}: a weight is 0 to 1000000"))
 }
 
 fn number(text: &str) -> std::result::Result<u64, String> {
-    let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
+    let parsed =
+        text.strip_prefix("0x").map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
     parsed.map_err(|_| format!("{text:?} is no number"))
 }
 
@@ -481,13 +497,22 @@ mod tests {
             ("[Partition]\nType=rot\n", "0.conf:2: Type: \"rot\" is no type"),
             ("[Partition]\nType=root\nFormat=btrfs\n", "0.conf:3: Format: \"btrfs\" is not made"),
             ("[Partition]\nType=root\nEncrypt=key-file\n", "0.conf:3: Encrypt: encrypted"),
-            ("[Partition]\nType=root\nVerity=data\nVerityMatchKey=a\n", "0.conf:4: VerityMatchKey: there must be one"),
+            (
+                "[Partition]\nType=root\nVerity=data\nVerityMatchKey=a\n",
+                "0.conf:4: VerityMatchKey: there must be one",
+            ),
             ("[Partition]\nType=root\nLabel=%m\n", "0.conf:3: Label: \"%m\": specifiers"),
-            ("[Partition]\nType=root\nSizeMinBytes=2M\nSizeMaxBytes=1M\n", "0.conf: SizeMaxBytes: 1048576 is less"),
+            (
+                "[Partition]\nType=root\nSizeMinBytes=2M\nSizeMaxBytes=1M\n",
+                "0.conf: SizeMaxBytes: 1048576 is less",
+            ),
             ("[Other]\nType=root\n", "0.conf:1: [Other]"),
             ("Type=root\n", "0.conf:1: Type"),
             ("[Partition]\nType\n", "0.conf:2: "),
-            ("[Partition]\nType=root\nCopyFiles=a:/\nFormat=ext4\n", "0.conf:3: CopyFiles: \"a\": a path begins"),
+            (
+                "[Partition]\nType=root\nCopyFiles=a:/\nFormat=ext4\n",
+                "0.conf:3: CopyFiles: \"a\": a path begins",
+            ),
         ] {
             let said = refused(text);
             assert!(said.starts_with(says), "{said}");

@@ -243,11 +243,9 @@ impl Spec {
     pub(crate) fn wrong(&self, index: usize, reason: impl std::fmt::Display) -> Error {
         let shown = self.shown(index);
         match self.partitions.get(index) {
-            Some(part) => Error::Spec {
-                file: part.file.clone(),
-                line: part.line,
-                reason: format!("{shown}: {reason}"),
-            },
+            Some(part) => {
+                Error::Spec { file: part.file.clone(), line: part.line, reason: format!("{shown}: {reason}") }
+            }
             None => Error::part(shown, reason),
         }
     }

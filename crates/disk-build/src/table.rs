@@ -47,7 +47,12 @@ pub(crate) struct Head<'a> {
 }
 
 /// Writes a table to a disk whose table is zeros.
-pub(crate) fn write(device: &dyn Device, table: TableKind, head: &Head<'_>, entries: &[Entry<'_>]) -> Result<()> {
+pub(crate) fn write(
+    device: &dyn Device,
+    table: TableKind,
+    head: &Head<'_>,
+    entries: &[Entry<'_>],
+) -> Result<()> {
     match table {
         TableKind::Gpt => gpt::write(device, head, entries),
         TableKind::Mbr => mbr::write(device, head, entries),

@@ -272,7 +272,10 @@ mod tests {
 
     #[test]
     fn types_of_an_mbr_are_names_or_hexadecimal() {
-        assert_eq!((mbr("fat32"), mbr("0x83"), mbr("83"), mbr("c")), (Some(12), Some(0x83), Some(0x83), Some(12)));
+        assert_eq!(
+            (mbr("fat32"), mbr("0x83"), mbr("83"), mbr("c")),
+            (Some(12), Some(0x83), Some(0x83), Some(12))
+        );
         assert!(mbr("00").is_none() && mbr("083").is_none() && mbr("x").is_none());
     }
 }

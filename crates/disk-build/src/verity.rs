@@ -176,7 +176,9 @@ mod tests {
 
     #[test]
     fn a_tree_has_the_levels_that_its_blocks_need() {
-        for (blocks, levels) in [(1, vec![]), (2, vec![1]), (128, vec![1]), (129, vec![2, 1]), (16385, vec![129, 2, 1])] {
+        for (blocks, levels) in
+            [(1, vec![]), (2, vec![1]), (128, vec![1]), (129, vec![2, 1]), (16385, vec![129, 2, 1])]
+        {
             let shape = Shape::new(blocks * BLOCK).unwrap();
             assert_eq!(shape.levels, levels, "{blocks}");
             assert_eq!(shape.bytes(), (1 + levels.iter().sum::<u64>()) * BLOCK);

@@ -76,7 +76,13 @@ impl Disk {
     }
 
     /// Writes a hash tree; returns its root hash.
-    fn tree(&self, wanted: &Verity, data: &dyn Device, target: &dyn Device, content: &[u8]) -> Result<[u8; 32]> {
+    fn tree(
+        &self,
+        wanted: &Verity,
+        data: &dyn Device,
+        target: &dyn Device,
+        content: &[u8],
+    ) -> Result<[u8; 32]> {
         let (derived, derived_uuid) = identity::salt(content);
         let salt = wanted.salt.as_deref().unwrap_or(&derived);
         verity::write(data, target, (salt, wanted.uuid.unwrap_or(derived_uuid)), self.threads)
@@ -135,7 +141,9 @@ impl Disk {
             number: index + 1,
             name: entry.name.to_owned(),
             kind: match entry.kind {
-                PartitionType::Gpt(kind) => types::gpt_name(kind).map_or_else(|| kind.to_string(), str::to_owned),
+                PartitionType::Gpt(kind) => {
+                    types::gpt_name(kind).map_or_else(|| kind.to_string(), str::to_owned)
+                }
                 PartitionType::Mbr(kind) => format!("{kind:02x}"),
             },
             start: Bytes::new(entry.start),
@@ -159,7 +167,8 @@ impl Disk {
         let size = self.layout.size.to_le_bytes();
         let count = u64_of(uuids.len()).to_le_bytes();
         let parts = uuids.iter().map(|uuid| uuid.as_bytes().as_slice());
-        let all = [size.as_slice(), &count].into_iter().chain(parts).chain(standing.iter().map(Vec::as_slice));
+        let all =
+            [size.as_slice(), &count].into_iter().chain(parts).chain(standing.iter().map(Vec::as_slice));
         let (by_content, more) = identity::disk_of_content(all);
         let by_seed = match self.identity {
             Identity::Seed(seed) => Some(identity::disk_of_seed(seed)),

@@ -4,7 +4,7 @@
 
 use hectare_device::{FileOptions, Overwrite, SliceDevice};
 use hectare_disk_build::{Disk, Environment, Identity, Made, Spec};
-use hectare_oracle::tool::{need, run};
+use hectare_oracle::tool::{need, run, run_with_input};
 use hectare_oracle::{KernelMount, Skip, assert_clean, skip, skip_part};
 use hectare_populate::{Quiet, Source};
 use std::fs;
@@ -23,7 +23,8 @@ impl Bench {
         for folder in ["esp/EFI/BOOT", "root/etc", "root/usr/bin", "more/etc"] {
             fs::create_dir_all(bench.path(folder)).unwrap();
         }
-        let noise = |len: u32| (0..len).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect::<Vec<u8>>();
+        let noise =
+            |len: u32| (0..len).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect::<Vec<u8>>();
         fs::write(bench.path("esp/EFI/BOOT/BOOTX64.EFI"), noise(1_300_000)).unwrap();
         fs::write(bench.path("esp/a long name with spaces.txt"), "long").unwrap();
         fs::write(bench.path("esp/empty"), "").unwrap();
@@ -44,7 +45,13 @@ impl Bench {
     }
 
     /// Makes a disk of a description.
-    fn made(&self, name: &str, spec: Spec, threads: usize, identity: Identity) -> Result<(PathBuf, Made), String> {
+    fn made(
+        &self,
+        name: &str,
+        spec: Spec,
+        threads: usize,
+        identity: Identity,
+    ) -> Result<(PathBuf, Made), String> {
         let env = Environment {
             threads: NonZeroUsize::new(threads).unwrap(),
             epoch: Some(EPOCH),
@@ -132,18 +139,22 @@ size = "3M"
 fn a_gpt_is_found_sound_by_other_tools() {
     let bench = Bench::new();
     let (disk, made) = bench.disk("disk.img", UEFI);
-    let checked = says("sgdisk", &["-v"], &disk, &["Problem", "Warning", "Caution"])
+    let checked = says("sgdisk", &["-v"], &disk, &["Problem", "Warning:"])
         .map(|text| assert!(text.contains("No problems found"), "{text}"))
-        .and_then(|()| says("sfdisk", &["--verify"], &disk, &["error", "overlap"]).map(drop));
+        .and_then(|()| says("sfdisk", &["--verify"], &disk, &["error:", "overlap"]).map(drop));
     if let Err(reason) = checked {
         skip!("disk_build::a_gpt_is_found_sound", reason);
     }
     let dump = says("sfdisk", &["-d"], &disk, &[]).unwrap();
     assert!(dump.contains(&format!("label-id: {}", made.uuid.to_uppercase())), "{dump}");
-    assert!(dump.contains("uuid=01234567-89AB-4CDE-8F01-23456789ABCD, name=\"hole\", attrs=\"GUID:60,63\""), "{dump}");
+    assert!(
+        dump.contains("uuid=01234567-89AB-4CDE-8F01-23456789ABCD, name=\"hole\", attrs=\"GUID:60,63\""),
+        "{dump}"
+    );
     for part in &made.partitions {
         let place = format!("start={:>12}, size={:>12}", part.start.get() / 512, part.len.get() / 512);
-        let line = dump.lines().find(|line| line.contains(&place)).unwrap_or_else(|| panic!("{place}: {dump}"));
+        let line =
+            dump.lines().find(|line| line.contains(&place)).unwrap_or_else(|| panic!("{place}: {dump}"));
         assert!(line.contains(&part.uuid.to_uppercase()) && line.contains(&part.name), "{line}");
         assert_eq!(part.start.get() % (1 << 20), 0);
     }
@@ -162,7 +173,9 @@ fn volumes_of_a_disk_are_found_sound_by_other_tools() {
     if let Err(reason) = assert_clean(&bench.partition(&disk, &made, 2)) {
         skip_part!("disk_build::volumes, ext4", reason);
     }
-    if let Err(reason) = says("fsck.vfat", &["-n", "-v"], &bench.partition(&disk, &made, 1), &["differ", "bad "]) {
+    if let Err(reason) =
+        says("fsck.vfat", &["-n", "-v"], &bench.partition(&disk, &made, 1), &["differ", "bad "])
+    {
         skip_part!("disk_build::volumes, vfat", reason);
     }
     if let Err(reason) = says("xfs_repair", &["-n", "-f"], &bench.partition(&disk, &made, 4), &["would "]) {
@@ -177,7 +190,7 @@ fn volumes_of_a_disk_are_found_sound_by_other_tools() {
         let (disk, made) = bench.disk(name, &text);
         let volume = bench.partition(&disk, &made, 1);
         if let Err(reason) = says("fsck.vfat", &["-n", "-v"], &volume, &["differ", "bad "])
-            .map(|text| assert!(text.contains(&format!("FAT{bits}")) || bits != 32, "{text}"))
+            .map(|text| assert!(text.contains(&format!("{bits} bit entries")), "{text}"))
         {
             skip_part!(format!("disk_build::volumes, {name}"), reason);
         }
@@ -246,7 +259,7 @@ fn an_mbr_is_found_sound_and_a_blob_lies_where_it_was_put() {
         Ok(dump) => dump,
         Err(reason) => skip!("disk_build::an_mbr_is_found_sound", reason),
     };
-    says("sfdisk", &["--verify"], &disk, &["error", "overlap"]).unwrap();
+    says("sfdisk", &["--verify"], &disk, &["error:", "overlap"]).unwrap();
     assert!(dump.contains("label-id: 0x5d0c4a7e") && dump.contains("type=c, bootable"), "{dump}");
     assert_eq!(made.partitions[1].uuid, "5d0c4a7e-02");
     assert_clean(&bench.partition(&disk, &made, 2)).unwrap();
@@ -271,12 +284,37 @@ fn the_same_sources_give_the_same_bytes() {
     assert_ne!(bench.disk("two.img", &other).1.uuid, before.uuid);
 }
 
+/// The sizes of the partitions that the kernel found on a loop device, up to the first that is missing.
+fn partition_sizes(device: &str) -> Vec<u64> {
+    let name = Path::new(device).file_name().unwrap().to_str().unwrap();
+    let size = |number: usize| fs::read_to_string(format!("/sys/block/{name}/{name}p{number}/size"));
+    let sizes = (1..).map_while(|number| size(number).ok());
+    sizes.map(|text| text.trim().parse::<u64>().unwrap() * 512).collect()
+}
+
+/// Whether the kernel looks for partitions on loop devices: a table of sfdisk's shows it.
+fn kernel_looks(bench: &Bench) -> Result<(), Skip> {
+    let disk = bench.path("other.img");
+    fs::write(&disk, vec![0; 8 << 20]).unwrap();
+    let table = "label: gpt\nsize=2M\n";
+    run_with_input(need("sfdisk")?.arg("-q").arg(&disk), table).expect_success();
+    let attached = run(need("losetup")?.args(["--show", "-f", "-P", "-r"]).arg(&disk)).expect_success();
+    let device = attached.stdout.trim().to_owned();
+    let found = partition_sizes(&device);
+    run(need("losetup")?.args(["-d", &device])).expect_success();
+    if found == [2 << 20] {
+        Ok(())
+    } else {
+        Err(Skip::new("the kernel looks for no partitions on loop devices"))
+    }
+}
+
 /// The kernel finds and mounts the partitions, also with sectors of 4096 bytes.
 #[test]
 fn the_kernel_mounts_the_partitions() {
     let bench = Bench::new();
     for sector in [512, 4096] {
-        let text = format!("sector = {sector}\n{}", UEFI.replace("[[partition]]\nname = \"data\"", "[[partition]]\nname = \"data\""));
+        let text = format!("sector = {sector}\n{UEFI}");
         let (disk, made) = bench.disk("disk.img", &text);
         let attach = |words: &[&str]| -> Result<String, Skip> {
             let said = run(need("losetup")?.args(words));
@@ -291,18 +329,15 @@ fn the_kernel_mounts_the_partitions() {
             Ok(device) => device,
             Err(reason) => skip!("disk_build::the_kernel_mounts_the_partitions", reason),
         };
-        let verified = says("sfdisk", &["--verify"], Path::new(&device), &["error", "overlap"]);
-        let sizes: Vec<_> = (1..=5)
-            .map(|number| {
-                let name = Path::new(&device).file_name().unwrap().to_str().unwrap().to_owned();
-                let text = fs::read_to_string(format!("/sys/block/{name}/{name}p{number}/size")).unwrap_or_default();
-                text.trim().parse::<u64>().unwrap_or_default() * 512
-            })
-            .collect();
+        let verified = says("sfdisk", &["--verify"], Path::new(&device), &["error:", "overlap"]);
+        let sizes = partition_sizes(&device);
         attach(&["-d", &device]).unwrap();
         verified.unwrap();
         let expected: Vec<_> = made.partitions.iter().map(|part| part.len.get()).collect();
-        assert_eq!(sizes, expected, "sectors of {sector}");
+        match kernel_looks(&bench) {
+            Ok(()) => assert_eq!(sizes, expected, "sectors of {sector}"),
+            Err(reason) => skip_part!(format!("disk_build::the_kernel_mounts, table of {sector}"), reason),
+        }
         let checks = [(2, "usr/bin/large"), (1, "EFI/BOOT/BOOTX64.EFI")];
         for (number, file) in checks {
             let volume = bench.partition(&disk, &made, number);
@@ -316,7 +351,9 @@ fn the_kernel_mounts_the_partitions() {
                     let expected = fs::read(bench.path(from).join(file)).unwrap();
                     assert!(fs::read(mount.path().join(file)).unwrap() == expected, "{file}");
                 }
-                Err(reason) => skip_part!(format!("disk_build::the_kernel_mounts, partition {number}"), reason),
+                Err(reason) => {
+                    skip_part!(format!("disk_build::the_kernel_mounts, partition {number}"), reason)
+                }
             }
         }
     }
@@ -350,28 +387,49 @@ fn what_is_wrong_is_named_in_one_line() {
         ("uuid = \"x\"".to_owned(), "disk.toml:1: uuid: \"x\" is not a UUID"),
         ("disk-id = 5".to_owned(), "disk.toml:1: disk-id: only an MBR has it"),
         (part("featurs = \"x\""), "disk.toml:3: unknown field `featurs`"),
-        (part("size = \"1M\"\nfeatures = \"x\""), "disk.toml:4: features: an empty partition has no such key"),
+        (
+            part("size = \"1M\"\nfeatures = \"x\""),
+            "disk.toml:4: features: an empty partition has no such key",
+        ),
         (part("format = \"vfat\"\nowner = \"0:0\""), "disk.toml:4: owner: a FAT volume has no such key"),
         (part("format = \"btrfs\""), "disk.toml:3: format: \"btrfs\" is not made"),
         (part("format = \"ext4\"\nfeatures = \"bogus\""), "disk.toml:4: features: -O bogus: no such feature"),
         (part("format = \"ext4\"\nsize = \"lots\""), "disk.toml:4: size: lots is no size"),
-        (part("format = \"ext4\"\nfree = \"1M\"\nsize = \"9M\""), "disk.toml:4: free: give either it or size"),
+        (
+            part("format = \"ext4\"\nfree = \"1M\"\nsize = \"9M\""),
+            "disk.toml:4: free: give either it or size",
+        ),
         (part(""), "disk.toml:1: size: there is no content"),
         (part("size = 1000"), "disk.toml:3: size: 1000 bytes are not whole sectors of 512"),
-        (part("file = \"u-boot.bin\"\nformat = \"ext4\""), "disk.toml:1: format, file: give one of them only"),
+        (
+            part("file = \"u-boot.bin\"\nformat = \"ext4\""),
+            "disk.toml:1: format, file: give one of them only",
+        ),
         (part("file = \"missing\""), "disk.toml:1: partition 1: missing: No such file"),
-        (part("file = \"u-boot.bin\"\nsize = 4096"), "disk.toml:1: partition 1: size: the file has 600000 bytes"),
+        (
+            part("file = \"u-boot.bin\"\nsize = 4096"),
+            "disk.toml:1: partition 1: size: the file has 600000 bytes",
+        ),
         (part("verity = \"x\""), "disk.toml:3: verity: there is no partition with the name \"x\""),
-        (part("format = \"vfat\"\nfrom = \"esp\""), "disk.toml:1: partition 1: \"link\": FAT has no symbolic links"),
+        (
+            part("format = \"vfat\"\nfrom = \"esp\""),
+            "disk.toml:1: partition 1: \"link\": FAT has no symbolic links",
+        ),
         (part("format = \"ext4\"\nfrom = \"gone\""), "disk.toml:1: partition 1: gone: "),
         (part("size = \"rest\""), "disk.toml:1: partition 1: size: rest needs a size of the disk"),
-        (format!("size = \"2M\"\n{}", part("size = \"2M\"")), "disk.toml: size: the disk of 2097152 bytes is"),
+        (
+            format!("size = \"2M\"\n{}", part("size = \"2M\"")),
+            "disk.toml: size: the disk of 2097152 bytes is",
+        ),
         (
             format!("[[blob]]\nfile = \"u-boot.bin\"\noffset = 512\n{}", part("size = \"1M\"")),
             "disk.toml: the blob u-boot.bin (bytes 512 to 600512) overlaps the partition table (bytes 0 to 17408)",
         ),
         (
-            format!("[[blob]]\nfile = \"u-boot.bin\"\noffset = \"1M\"\n{}", part("size = \"1M\"\noffset = \"1536K\"")),
+            format!(
+                "[[blob]]\nfile = \"u-boot.bin\"\noffset = \"1M\"\n{}",
+                part("size = \"1M\"\noffset = \"1536K\"")
+            ),
             "disk.toml: partition 1 (bytes 1572864 to 2621440) overlaps the blob u-boot.bin (bytes 1048576 to 1648576)",
         ),
         ("[[partition]]\nsize = \"1M\"".to_owned(), "disk.toml:1: type: every partition needs one"),
@@ -380,7 +438,10 @@ fn what_is_wrong_is_named_in_one_line() {
             format!("table = \"mbr\"\n{}", part("size = \"1M\"\n").repeat(5)),
             "disk.toml:14: partition: a table of this kind has 4 partitions",
         ),
-        (part("size = \"1M\"\nname = \"a\"\n").repeat(2), "disk.toml:8: name: there are two partitions \"a\""),
+        (
+            part("size = \"1M\"\nname = \"a\"\n").repeat(2),
+            "disk.toml:8: name: there are two partitions \"a\"",
+        ),
         (part("size = \"1M\"\nflags = \"boot\""), "disk.toml:4: flags: \"boot\" is no flag of a GPT"),
         ("[[partition".to_owned(), "disk.toml:1: "),
     ] {
@@ -401,9 +462,11 @@ fn names_that_fat_takes_for_one_are_refused() {
     // The short name that is made for the first is the second.
     fs::write(bench.path("fat/ABCDEF one.txt"), "1").unwrap();
     fs::write(bench.path("fat/abcdef~1.txt"), "2").unwrap();
-    let said = bench.spec(text).map(|spec| bench.made("fat.img", spec, 1, Identity::Content)).unwrap();
-    if let Err(said) = said {
-        assert!(said.contains("short name"), "{said}");
+    let (disk, made) = bench.disk("fat.img", text);
+    if let Err(reason) =
+        says("fsck.vfat", &["-n", "-v"], &bench.partition(&disk, &made, 1), &["differ", "uplicate"])
+    {
+        skip_part!("disk_build::names_that_fat_takes_for_one, fsck.vfat", reason);
     }
     fs::write(bench.path("fat/dot."), "1").unwrap();
     assert!(bench.refused(text).contains("\"dot.\": a name in FAT"));
@@ -416,15 +479,30 @@ fn repart_files_give_the_table_that_systemd_gives() {
     let folder = bench.path("repart.d");
     fs::create_dir(&folder).unwrap();
     for (name, text) in [
-        ("10-esp.conf", "[Partition]\nType=esp\nFormat=vfat\nCopyFiles=/esp:/\nSizeMinBytes=48M\nSizeMaxBytes=48M\n"),
-        ("20-root.conf", "[Partition]\nType=root\nFormat=ext4\nCopyFiles=/root:/\nSizeMinBytes=40M\nSizeMaxBytes=40M\n"),
-        ("30-home.conf", "[Partition]\nType=home\nLabel=people\nSizeMinBytes=5M\nSizeMaxBytes=5M\nNoAuto=yes\n"),
+        ("10-esp.conf", "[Partition]\nType=esp\nFormat=vfat\nSizeMinBytes=48M\nSizeMaxBytes=48M\n"),
+        (
+            "20-root.conf",
+            "[Partition]\nType=root\nFormat=ext4\nCopyFiles=/root:/\nSizeMinBytes=40M\nSizeMaxBytes=40M\n",
+        ),
+        (
+            "30-home.conf",
+            "[Partition]\nType=home\nLabel=people\nSizeMinBytes=5M\nSizeMaxBytes=5M\nNoAuto=yes\n",
+        ),
         ("31-home.conf", "[Partition]\nType=home\nReadOnly=yes\nSizeMaxBytes=12M\n"),
-        ("32-home.conf", "[Partition]\nType=home\nUUID=01234567-89ab-4cde-8f01-23456789abcd\nSizeMaxBytes=10M\n"),
-        ("40-file.conf", "[Partition]\nType=linux-generic\nCopyBlocks=/u-boot.bin\nFlags=0x4\nSizeMaxBytes=10M\n"),
+        (
+            "32-home.conf",
+            "[Partition]\nType=home\nUUID=01234567-89ab-4cde-8f01-23456789abcd\nSizeMaxBytes=10M\n",
+        ),
+        (
+            "40-file.conf",
+            "[Partition]\nType=linux-generic\nCopyBlocks=/u-boot.bin\nFlags=0x2000000000000000\nSizeMaxBytes=10M\n",
+        ),
     ] {
         fs::write(folder.join(name), text).unwrap();
     }
+    // It copies whole sectors only, and files to FAT only where the kernel mounts it.
+    let blob = fs::File::options().write(true).open(bench.path("u-boot.bin")).unwrap();
+    blob.set_len(614_400).unwrap();
     let seed = "f0e1d2c3-b4a5-4697-8879-6a5b4c3d2e1f";
     let mut seed_bytes = [0; 16];
     let digits = seed.replace('-', "");
@@ -433,13 +511,11 @@ fn repart_files_give_the_table_that_systemd_gives() {
     }
     let spec = Spec::from_repart(&folder, bench.0.path()).unwrap();
     let (ours, made) = bench.made("ours.img", spec, 2, Identity::of_seed(seed_bytes)).unwrap();
-    assert_clean(&bench.partition(&ours, &made, 2)).ok();
     let theirs = bench.path("theirs.img");
     let repart = need("systemd-repart").map(|mut repart| {
         repart.args(["--no-pager", "--empty=create", "--size=auto", "--dry-run=no"]);
         repart.arg(format!("--seed={seed}")).arg(format!("--root={}", bench.0.path().display()));
-        // From --root on: a directory of definitions is looked for there.
-        repart.arg("--definitions=/repart.d").arg(&theirs);
+        repart.arg(format!("--definitions={}", folder.display())).arg(&theirs);
         run(&mut repart)
     });
     let said = match repart {
@@ -447,7 +523,10 @@ fn repart_files_give_the_table_that_systemd_gives() {
         Err(reason) => skip!("disk_build::repart_files_give_the_table", reason),
     };
     if !said.succeeded() {
-        skip!("disk_build::repart_files_give_the_table", format!("systemd-repart can't work here: {}", said.report()));
+        skip!(
+            "disk_build::repart_files_give_the_table",
+            format!("systemd-repart can't work here: {}", said.report())
+        );
     }
     let dump = |path: &Path| {
         let text = says("sfdisk", &["-d"], path, &[]).unwrap();

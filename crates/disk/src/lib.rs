@@ -153,7 +153,13 @@ pub enum New {
 ///
 /// # Errors
 /// See [`Error`]; the format may not take that size.
-pub fn create(file: FileDevice, path: &Path, new: New, size: Bytes, uuid: [u8; 16]) -> Result<Box<dyn Device>> {
+pub fn create(
+    file: FileDevice,
+    path: &Path,
+    new: New,
+    size: Bytes,
+    uuid: [u8; 16],
+) -> Result<Box<dyn Device>> {
     match new {
         New::Qcow2 => Ok(Box::new(qcow2::Qcow2Device::create(&file, path, size)?)),
         New::Vhd => {

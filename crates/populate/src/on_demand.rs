@@ -11,7 +11,9 @@
 //! Hazard: a change that leaves size and time of the last change as they were is not seen.
 
 use crate::tree::{NodeId, Tree};
-use hectare_device::{Device, Error, Extent, Operation, Reason, Result, Span, SparseDevice, check_change, check_range};
+use hectare_device::{
+    Device, Error, Extent, Operation, Reason, Result, Span, SparseDevice, check_change, check_range,
+};
 use hectare_units::{Bytes, index_of};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;

@@ -23,7 +23,8 @@ hectare_fuzz::target!(|bytes: &[u8]| {
         if text.contains("CopyFiles") {
             return;
         }
-        let files: Vec<_> = text.split('\0').map(str::to_owned).map(|text| ("a.conf".to_owned(), text)).collect();
+        let files: Vec<_> =
+            text.split('\0').map(str::to_owned).map(|text| ("a.conf".to_owned(), text)).collect();
         Spec::from_repart_texts(&files, root)
     };
     let spec = match spec {

@@ -101,13 +101,15 @@ impl FatContent {
     /// Clusters that files and directories take.
     fn clusters(&self, geometry: &Geometry) -> u64 {
         let cluster = geometry.cluster();
-        self.directories().map(|id| {
-            let files = self.tree.children(id).map(|(_, child)| match self.tree.kind(child) {
-                Kind::File { size } => clusters_for(size.get(), cluster),
-                _ => 0,
-            });
-            self.directory_clusters(id, geometry) + files.sum::<u64>()
-        }).sum()
+        self.directories()
+            .map(|id| {
+                let files = self.tree.children(id).map(|(_, child)| match self.tree.kind(child) {
+                    Kind::File { size } => clusters_for(size.get(), cluster),
+                    _ => 0,
+                });
+                self.directory_clusters(id, geometry) + files.sum::<u64>()
+            })
+            .sum()
     }
 
     fn directory_clusters(&self, id: NodeId, geometry: &Geometry) -> u64 {
@@ -152,7 +154,9 @@ fn all_names(tree: &Tree) -> Result<HashMap<NodeId, Vec<Name>>, String> {
                 Kind::Directory => {}
                 Kind::File { size } if size.get() <= FILE_MAX => {}
                 Kind::File { .. } => return wrong("a file in FAT has less than 4 GiB"),
-                Kind::Symlink { .. } => return wrong("FAT has no symbolic links; exclude it or add the file"),
+                Kind::Symlink { .. } => {
+                    return wrong("FAT has no symbolic links; exclude it or add the file");
+                }
                 _ => return wrong("FAT has no devices, pipes and sockets; exclude it"),
             }
         }

@@ -26,7 +26,8 @@ fn state(data: &Metadata) -> (u64, u64, i64, i64) {
 
 impl SourceFile {
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        let failed = |error: &std::io::Error| format!("{}: {}", path.display(), crate::error::io_reason(error));
+        let failed =
+            |error: &std::io::Error| format!("{}: {}", path.display(), crate::error::io_reason(error));
         let data = std::fs::metadata(path).map_err(|error| failed(&error))?;
         if data.is_dir() {
             return Err(format!("{}: it is a directory; give a file", path.display()));
@@ -51,7 +52,12 @@ impl SourceFile {
 
     /// Copies what is not zero to a device of zeros, from byte `to` on. Returns a digest of the bytes, which does
     /// not depend on where the file has holes.
-    pub(crate) fn copy(&self, device: &dyn Device, to: Bytes, progress: &dyn Progress) -> Result<Vec<u8>, String> {
+    pub(crate) fn copy(
+        &self,
+        device: &dyn Device,
+        to: Bytes,
+        progress: &dyn Progress,
+    ) -> Result<Vec<u8>, String> {
         let failed = |error: hectare_device::Error| error.to_string();
         let mut digest = Sha256::new();
         digest.update(self.len().to_le_bytes());
@@ -59,9 +65,13 @@ impl SourceFile {
         while at < end {
             let known = self.device.extent_at(at, end - at).map_err(failed)?;
             // In whole pieces, so that the digest does not depend on where extents end.
-            let len = index_of(known.len.get().min(u64_of(CHUNK)).next_multiple_of(u64_of(PIECE)).min((end - at).get()));
+            let len = index_of(
+                known.len.get().min(u64_of(CHUNK)).next_multiple_of(u64_of(PIECE)).min((end - at).get()),
+            );
             if known.is_zero && known.len >= Bytes::of(len) {
-                at += Bytes::new(known.len.get() - known.len.get() % u64_of(PIECE)).min(end - at).max(Bytes::of(len));
+                at += Bytes::new(known.len.get() - known.len.get() % u64_of(PIECE))
+                    .min(end - at)
+                    .max(Bytes::of(len));
                 continue;
             }
             self.device.read_at(at, &mut buf[..len]).map_err(failed)?;
@@ -82,7 +92,12 @@ impl SourceFile {
     /// Refuses a file that is not what was opened.
     fn verify(&self) -> Result<(), String> {
         let data = std::fs::metadata(&self.path);
-        let is_same = data.is_ok_and(|data| state(&data) == self.was && (!data.is_file() || data.len() == self.len()));
-        if is_same { Ok(()) } else { Err(format!("{}: it was changed while it was read", self.path.display())) }
+        let is_same =
+            data.is_ok_and(|data| state(&data) == self.was && (!data.is_file() || data.len() == self.len()));
+        if is_same {
+            Ok(())
+        } else {
+            Err(format!("{}: it was changed while it was read", self.path.display()))
+        }
     }
 }

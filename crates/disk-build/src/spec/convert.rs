@@ -1,7 +1,9 @@
 //! From the keys of a description to what they mean.
 
 use super::form::{self, Amount, For, Key};
-use super::{Blob, Content, Ext, Fat, Files, Partition, PartitionType, Rule, Sizing, Spec, TableKind, Verity, Xfs};
+use super::{
+    Blob, Content, Ext, Fat, Files, Partition, PartitionType, Rule, Sizing, Spec, TableKind, Verity, Xfs,
+};
 use crate::error::{Error, Result};
 use crate::{attributes, types};
 use hectare_mkfs::{FormatOptions, FsType, InodeCount, apply_extended, parse_features, parse_size};
@@ -66,7 +68,8 @@ impl Reader<'_> {
     ) -> Result<Option<U>> {
         let Some(value) = key else { return Ok(None) };
         let made = read(value.get_ref());
-        made.map(Some).map_err(|reason| self.error(Some(value.span().start), format_args!("{name}: {reason}")))
+        made.map(Some)
+            .map_err(|reason| self.error(Some(value.span().start), format_args!("{name}: {reason}")))
     }
 
     fn disk(&self, disk: &form::Disk) -> Result<Spec> {
@@ -91,10 +94,14 @@ impl Reader<'_> {
             true => Ok(()),
             false => Err(format!("only {what} has it")),
         };
-        let uuid = self.read("uuid", &disk.uuid, |text| only(TableKind::Gpt, "a GPT").and_then(|()| uuid(text)))?;
+        let uuid =
+            self.read("uuid", &disk.uuid, |text| only(TableKind::Gpt, "a GPT").and_then(|()| uuid(text)))?;
         let disk_id = self.read("disk-id", &disk.disk_id, |text| {
             only(TableKind::Mbr, "an MBR").and_then(|()| number(&text.0)).and_then(|id| {
-                u32::try_from(id).ok().filter(|id| *id != 0).ok_or_else(|| "it has 32 bits, and is not 0".to_owned())
+                u32::try_from(id)
+                    .ok()
+                    .filter(|id| *id != 0)
+                    .ok_or_else(|| "it has 32 bits, and is not 0".to_owned())
             })
         })?;
         let boot_code = self.read("boot-code", &disk.boot_code, |text| self.path(text))?;
@@ -184,7 +191,8 @@ impl Reader<'_> {
             Content::Verity(_) if is_gpt => attributes::READ_ONLY,
             _ => 0,
         };
-        let attributes = if flags.is_none() && more.is_none() { implied } else { flags.unwrap_or(0) | more.unwrap_or(0) };
+        let attributes =
+            if flags.is_none() && more.is_none() { implied } else { flags.unwrap_or(0) | more.unwrap_or(0) };
         Ok(Partition {
             file: self.file.clone(),
             line: Some(self.line(at)),
@@ -231,19 +239,26 @@ impl Reader<'_> {
         part: &form::Partition,
         all: &[toml::Spanned<form::Partition>],
     ) -> Result<Content> {
-        let given = [("format", part.format.is_some()), ("file", part.file.is_some()), ("verity", part.verity.is_some())];
+        let given = [
+            ("format", part.format.is_some()),
+            ("file", part.file.is_some()),
+            ("verity", part.verity.is_some()),
+        ];
         let given: Vec<_> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
         if given.len() > 1 {
             return Err(self.error(Some(at), format_args!("{}: give one of them only", given.join(", "))));
         }
         let format = part.format.as_ref().map(|format| format.get_ref().as_str());
         let (what, has): (&str, &[For]) = match (format, given.first()) {
-            (Some("ext2" | "ext3" | "ext4"), _) => ("an ext volume", &[For::Files, For::Ext, For::ExtFat, For::Volumes]),
+            (Some("ext2" | "ext3" | "ext4"), _) => {
+                ("an ext volume", &[For::Files, For::Ext, For::ExtFat, For::Volumes])
+            }
             (Some("vfat" | "fat"), _) => ("a FAT volume", &[For::Files, For::Fat, For::ExtFat, For::Volumes]),
             (Some("xfs"), _) => ("an XFS volume, which is made empty,", &[For::Xfs, For::Volumes]),
             (Some(other), _) => {
                 let at = part.format.as_ref().map(|format| format.span().start);
-                let reason = format_args!("format: {other:?} is not made; there are ext2, ext3, ext4, vfat and xfs");
+                let reason =
+                    format_args!("format: {other:?} is not made; there are ext2, ext3, ext4, vfat and xfs");
                 return Err(self.error(at, reason));
             }
             (None, Some(&"verity")) => ("a hash tree", &[For::Verity, For::Volumes]),
@@ -271,9 +286,9 @@ impl Reader<'_> {
 
     fn verity(&self, part: &form::Partition, all: &[toml::Spanned<form::Partition>]) -> Result<Content> {
         let data = self.read("verity", &part.verity, |wanted| {
-            let found = all.iter().position(|other| {
-                other.get_ref().name.as_ref().is_some_and(|name| name.get_ref() == wanted)
-            });
+            let found = all
+                .iter()
+                .position(|other| other.get_ref().name.as_ref().is_some_and(|name| name.get_ref() == wanted));
             match found {
                 None => Err(format!("there is no partition with the name {wanted:?}")),
                 Some(index) if all[index].get_ref().verity.is_some() => {
@@ -293,7 +308,10 @@ impl Reader<'_> {
         self.read("format", &part.format, |_| FsType::by_name(kind).map(|kind| format.fs_type = kind))?;
         format.reserved_percent = 0.0;
         self.read("features", &part.features, |texts| {
-            texts.0.iter().try_for_each(|list| parse_features(list).map(|edits| format.features.extend(edits)))
+            texts
+                .0
+                .iter()
+                .try_for_each(|list| parse_features(list).map(|edits| format.features.extend(edits)))
         })?;
         self.read("block-size", &part.block_size, |text| {
             let size = BlockSize::from_bytes(bytes(text)?);
@@ -348,7 +366,8 @@ impl Reader<'_> {
         self.read("options", &part.options, |texts| {
             texts.0.iter().try_for_each(|text| {
                 let words = text.strip_prefix('-').and_then(|text| text.split_once(' '));
-                let letter = words.and_then(|(letter, _)| letter.chars().next().filter(|_| letter.len() == 1));
+                let letter =
+                    words.and_then(|(letter, _)| letter.chars().next().filter(|_| letter.len() == 1));
                 let (Some(letter), Some((_, list))) = (letter, words) else {
                     return Err(format!("{text:?}: write \"-m rmapbt=1\""));
                 };
@@ -376,7 +395,10 @@ impl Reader<'_> {
         let cluster = self.read("cluster-size", &part.cluster_size, |text| {
             let size = bytes(text)?;
             let fits = size.is_power_of_two() && (512..=32 << 10).contains(&size);
-            u32::try_from(size).ok().filter(|_| fits).ok_or("a cluster has 512 to 32768 bytes, a power of two".to_owned())
+            u32::try_from(size)
+                .ok()
+                .filter(|_| fits)
+                .ok_or("a cluster has 512 to 32768 bytes, a power of two".to_owned())
         })?;
         let label = self.read("label", &part.label, |text| fat_label(text))?;
         let id = self.read("fs-uuid", &part.fs_uuid, |text| fat_id(text))?;
@@ -456,7 +478,9 @@ fn bytes(text: &Amount) -> std::result::Result<u64, String> {
 
 fn whole_sectors(text: &Amount, sector: u32) -> std::result::Result<u64, String> {
     match bytes(text)? {
-        bytes if bytes % u64::from(sector) != 0 => Err(format!("{bytes} bytes are not whole sectors of {sector}")),
+        bytes if bytes % u64::from(sector) != 0 => {
+            Err(format!("{bytes} bytes are not whole sectors of {sector}"))
+        }
         bytes => Ok(bytes),
     }
 }
@@ -470,18 +494,22 @@ fn alignment(text: &Amount, sector: u32) -> std::result::Result<u64, String> {
 
 /// A number: decimal, or hexadecimal behind `0x`.
 fn number(text: &str) -> std::result::Result<u64, String> {
-    let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
+    let parsed =
+        text.strip_prefix("0x").map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
     parsed.map_err(|_| format!("{text:?} is no number, such as 4 or 0x1c"))
 }
 
 pub(crate) fn uuid(text: &str) -> std::result::Result<Uuid, String> {
-    let uuid = Uuid::parse_str(text).map_err(|_| format!("{text:?} is not a UUID (32 hexadecimal digits)"))?;
+    let uuid =
+        Uuid::parse_str(text).map_err(|_| format!("{text:?} is not a UUID (32 hexadecimal digits)"))?;
     if uuid.is_nil() { Err("a UUID of zeros means none".to_owned()) } else { Ok(uuid) }
 }
 
 pub(crate) fn partition_name(text: &str) -> std::result::Result<String, String> {
     match text.encode_utf16().count() {
-        len if len > NAME_MAX => Err(format!("it has {len} UTF-16 units, and a table has room for {NAME_MAX}")),
+        len if len > NAME_MAX => {
+            Err(format!("it has {len} UTF-16 units, and a table has room for {NAME_MAX}"))
+        }
         _ if text.contains(char::is_control) => Err("a name has no control characters".to_owned()),
         _ => Ok(text.to_owned()),
     }
@@ -497,7 +525,9 @@ fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
 pub(crate) fn fat_label(text: &str) -> std::result::Result<[u8; 11], String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b" !#$%&'()-@^_`{}~".contains(&byte);
     if text.is_empty() || text.len() > 11 || !text.bytes().all(allowed) || text.starts_with(' ') {
-        return Err(format!("{text:?}: a label of FAT has 1 to 11 letters, digits, spaces and of !#$%&'()-@^_`{{}}~"));
+        return Err(format!(
+            "{text:?}: a label of FAT has 1 to 11 letters, digits, spaces and of !#$%&'()-@^_`{{}}~"
+        ));
     }
     let mut label = [b' '; 11];
     label.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte.to_ascii_uppercase());
@@ -517,7 +547,9 @@ fn salt(text: &str) -> std::result::Result<Vec<u8>, String> {
     }
     let digits = text.as_bytes();
     let pairs = digits.chunks(2).map(|pair| {
-        std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2 && !pair.starts_with('+'))
+        std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2 && !pair.starts_with('+'))
             .and_then(|pair| u8::from_str_radix(pair, 16).ok())
     });
     let bytes: Option<Vec<u8>> = pairs.collect();

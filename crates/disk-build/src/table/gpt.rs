@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 const CODE_LEN: usize = 440;
 
 pub(super) fn write(device: &dyn Device, head: &Head<'_>, entries: &[Entry<'_>]) -> Result<()> {
-    let failed = |error: &dyn std::fmt::Display| Error::part(device.name(), format!("the partition table: {error}"));
+    let failed =
+        |error: &dyn std::fmt::Display| Error::part(device.name(), format!("the partition table: {error}"));
     let sector = u64::from(head.sector);
     let block = if head.sector == 4096 { LogicalBlockSize::Lb4096 } else { LogicalBlockSize::Lb512 };
     let sectors = (device.len().get() / sector).saturating_sub(1);

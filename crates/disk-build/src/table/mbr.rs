@@ -34,7 +34,8 @@ pub(super) fn write(device: &dyn Device, head: &Head<'_>, entries: &[Entry<'_>])
         let (first, count) = (entry.start / sector, entry.len / sector);
         let PartitionType::Mbr(kind) = entry.kind else { continue };
         let (Ok(start), Ok(len)) = (u32::try_from(first), u32::try_from(count)) else {
-            let reason = format!("partition '{}' reaches beyond 2^32 sectors; table = \"gpt\" can", entry.name);
+            let reason =
+                format!("partition '{}' reaches beyond 2^32 sectors; table = \"gpt\" can", entry.name);
             return Err(Error::part("the partition table", reason));
         };
         slot[0] = if entry.active { 0x80 } else { 0 };

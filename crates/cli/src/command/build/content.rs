@@ -154,14 +154,17 @@ impl ContentArguments {
 }
 
 /// Reads the sources, and reports what is worth knowing of them.
-pub(in crate::command) fn read(from: &[OsString], arguments: &ContentArguments, epoch: Option<i64>) -> Outcome<Tree> {
+pub(in crate::command) fn read(
+    from: &[OsString],
+    arguments: &ContentArguments,
+    epoch: Option<i64>,
+) -> Outcome<Tree> {
     let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());
-    let sources =
-        from.iter().map(|argument| match Source::from_argument(argument).map_err(failed)? {
-            // Only what would be read as an archive may be a volume: a pipe must not be opened twice.
-            archive @ Source::Archive(_) => Ok(super::volume_source::of(argument)?.unwrap_or(archive)),
-            other => Ok(other),
-        });
+    let sources = from.iter().map(|argument| match Source::from_argument(argument).map_err(failed)? {
+        // Only what would be read as an archive may be a volume: a pipe must not be opened twice.
+        archive @ Source::Archive(_) => Ok(super::volume_source::of(argument)?.unwrap_or(archive)),
+        other => Ok(other),
+    });
     let sources = sources.collect::<Outcome<_>>()?;
     let mut tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
     let mut sealed = Excludes::default();

@@ -97,7 +97,11 @@ impl Arguments {
 
     /// The name of the disk in messages.
     fn shown(&self) -> String {
-        if self.is_stdout() { "standard output".to_owned() } else { shown(self.output.as_os_str().as_bytes()) }
+        if self.is_stdout() {
+            "standard output".to_owned()
+        } else {
+            shown(self.output.as_os_str().as_bytes())
+        }
     }
 }
 
@@ -124,7 +128,8 @@ fn read_spec(arguments: &Arguments) -> Outcome<Spec> {
         if text.len() > TEXT_MAX.try_into().unwrap_or(usize::MAX) {
             return Err(Failure::of(&name, "it is too long for a description of a disk"));
         }
-        let text = String::from_utf8(text).map_err(|_| Failure::of(&name, "it is no UTF-8, and so no TOML"))?;
+        let text =
+            String::from_utf8(text).map_err(|_| Failure::of(&name, "it is no UTF-8, and so no TOML"))?;
         Spec::parse(path, &text).map_err(failed)?
     };
     if let Some(size) = arguments.size {
@@ -251,7 +256,8 @@ struct JsonPartition<'a> {
 
 fn say(arguments: &Arguments, table: TableKind, made: &Made, size: Bytes) -> Outcome {
     let table = if table == TableKind::Gpt { "gpt" } else { "mbr" };
-    let hash = |number| made.root_hashes.iter().find(|hash| hash.number == number).map(|hash| hash.hash.as_str());
+    let hash =
+        |number| made.root_hashes.iter().find(|hash| hash.number == number).map(|hash| hash.hash.as_str());
     if arguments.json {
         let partitions = made.partitions.iter().map(|part| JsonPartition {
             number: part.number,
@@ -269,7 +275,9 @@ fn say(arguments: &Arguments, table: TableKind, made: &Made, size: Bytes) -> Out
     for part in &made.partitions {
         let (number, kind, start, len, uuid) = (part.number, &part.kind, part.start, part.len, &part.uuid);
         let name = shown(part.name.as_bytes());
-        lines.push(format!("{number:>3}  {start:>12} {len:>12}  {uuid}  {kind}  {name}").trim_end().to_owned());
+        lines.push(
+            format!("{number:>3}  {start:>12} {len:>12}  {uuid}  {kind}  {name}").trim_end().to_owned(),
+        );
         lines.extend(hash(number).map(|hash| format!("     root hash {hash}")));
     }
     if arguments.quiet {

@@ -68,7 +68,8 @@ pub(super) fn short_names(names: &[&[u8]]) -> Result<Vec<Name>, (usize, String)>
     let mut taken: BTreeSet<[u8; 11]> = made.iter().flatten().copied().collect();
     for (at, text) in texts.iter().enumerate() {
         if made[at].is_none() {
-            let short = with_number(text, &taken).ok_or_else(|| (at, "no short name is left for it".to_owned()))?;
+            let short =
+                with_number(text, &taken).ok_or_else(|| (at, "no short name is left for it".to_owned()))?;
             taken.insert(short);
             made[at] = Some(short);
         }
@@ -110,7 +111,8 @@ fn joined(stem: &[u8], ending: &[u8]) -> [u8; 11] {
 /// The short name of one that has the form of it, in letters of any case.
 fn plain(text: &str) -> Option<[u8; 11]> {
     let (stem, ending) = text.rsplit_once('.').unwrap_or((text, ""));
-    let fits = (1..=8).contains(&stem.len()) && ending.len() <= 3 && (ending.is_empty() != text.contains('.'));
+    let fits =
+        (1..=8).contains(&stem.len()) && ending.len() <= 3 && (ending.is_empty() != text.contains('.'));
     let good = |part: &str| part.bytes().all(is_short);
     (fits && good(stem) && good(ending)).then(|| joined(stem.as_bytes(), ending.as_bytes()))
 }
@@ -150,13 +152,18 @@ mod tests {
     fn shorts(names: &[&str]) -> Vec<String> {
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let made = short_names(&names).unwrap();
-        made.iter().map(|name| format!("{}{}", shown(&name.short), if name.long.is_empty() { "" } else { "+" })).collect()
+        made.iter()
+            .map(|name| format!("{}{}", shown(&name.short), if name.long.is_empty() { "" } else { "+" }))
+            .collect()
     }
 
     #[test]
     fn short_names_are_those_of_windows() {
         assert_eq!(shorts(&["BOOTX64.EFI", "bootx64.cfg", "EFI"]), ["BOOTX64.EFI", "BOOTX64.CFG+", "EFI"]);
-        assert_eq!(shorts(&["a long name.text", "a.b.c", ".hidden"]), ["ALONGN~1.TEX+", "AB~1.C+", "HIDDEN~1+"]);
+        assert_eq!(
+            shorts(&["a long name.text", "a.b.c", ".hidden"]),
+            ["ALONGN~1.TEX+", "AB~1.C+", "HIDDEN~1+"]
+        );
         // A name that looks like one that is made.
         assert_eq!(shorts(&["ABCDEF one.txt", "abcdef~1.txt"]), ["ABCDEF~2.TXT+", "ABCDEF~1.TXT+"]);
         assert_eq!(shorts(&["\u{e4}.txt"]), ["_~1.TXT+"]);
