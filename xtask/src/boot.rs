@@ -1,12 +1,14 @@
-//! Boots a Debian that `hectare build` made of a container image: `cargo xtask boot [--kernel FILE] [--uefi] [--keep]`.
+//! Boots a Debian that `hectare build` made of a container image: `cargo xtask boot [--kernel FILE] [--uefi]
+//! [--keep]`.
 //!
-//! A minimal Debian (mmdebstrap) becomes an OCI image (umoci), that an ext4 image, and that the root disk of a
-//! virtual machine (qemu, with KVM where it may be used). The kernel is the one that was named, the newest in
-//! /boot, or Debian's, fetched with apt-get and unpacked. A shell is its first process; it has to answer on the
-//! serial line, write a file and power off. Then e2fsck finds the image clean, and the file is there.
+//! A minimal Debian (mmdebstrap) becomes an OCI image (umoci), that an ext4 image, and that the root disk of
+//! a virtual machine (qemu, with KVM where it may be used). The kernel is the one that was named, the newest
+//! in /boot, or Debian's, fetched with apt-get and unpacked. A shell is its first process; it has to answer
+//! on the serial line, write a file and power off. Then e2fsck finds the image clean, and the file is there.
 //!
-//! With `--uefi` the root is a partition of a disk that `hectare disk build` makes, with a GPT and an EFI system
-//! partition; OVMF starts systemd-boot from it, and that the kernel, which finds the root by its name in the table.
+//! With `--uefi` the root is a partition of a disk that `hectare disk build` makes, with a GPT and an EFI
+//! system partition; OVMF starts systemd-boot from it, and that the kernel, which finds the root by its name
+//! in the table.
 //!
 //! What is missing (qemu, a kernel, mmdebstrap, umoci, root) makes the job count as skipped, with the reason;
 //! `HECTARE_REQUIRE_ALL=1` makes that a failure.
@@ -43,12 +45,12 @@ free = "64M"
 from = "oci:oci:v1"
 "#;
 /// What runs the machine, the first that can: KVM with the host's processor, or qemu's own, which takes a
-/// minute. And how long each may take to the prompt, and from there to the machine's end. KVM may be there and
-/// not work: in a virtual machine it is a guest's.
+/// minute. And how long each may take to the prompt, and from there to the machine's end. KVM may be there
+/// and not work: in a virtual machine it is a guest's.
 const ACCELERATORS: [(&str, Duration); 2] =
     [("kvm", Duration::from_secs(30)), ("tcg", Duration::from_secs(300))];
-/// Debian's kernel for virtual machines: NVMe, ext4 and the serial line are built into it, so that it needs no
-/// modules.
+/// Debian's kernel for virtual machines: NVMe, ext4 and the serial line are built into it, so that it needs
+/// no modules.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Typed at the prompt.
 const COMMANDS: &str = "echo answer-$((6*7)); cat /etc/debian_version; dpkg --version | head -1

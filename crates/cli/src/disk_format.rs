@@ -25,8 +25,8 @@ const DISK_FORMATS: [(&str, &str); 7] = [
 /// Those of which a new file is made as what its name says.
 const MADE: [&str; 3] = ["qcow2", "vhd", "simg"];
 
-/// Refuses a target whose name is that of a disk format, unless it is a disk image already, or a new one that is
-/// made. `is_new` says that a whole new file would be written.
+/// Refuses a target whose name is that of a disk format, unless it is a disk image already, or a new one that
+/// is made. `is_new` says that a whole new file would be written.
 pub(crate) fn refuse_disk_format_name(path: &Path, is_new: bool) -> Outcome {
     let Some(extension) = path.extension().and_then(|extension| extension.to_str()) else { return Ok(()) };
     let found = DISK_FORMATS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known));

@@ -1,7 +1,8 @@
 //! A new file with a disk, in any kind of image that is written: raw, qcow2, VHD, Android's sparse image.
 //!
-//! The file gets its name when it is complete. A raw image, a qcow2 and a VHD are written as the disk is; a sparse
-//! image is written from start to end, of a disk in a file without a name in the directory for temporary files.
+//! The file gets its name when it is complete. A raw image, a qcow2 and a VHD are written as the disk is; a
+//! sparse image is written from start to end, of a disk in a file without a name in the directory for
+//! temporary files.
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;

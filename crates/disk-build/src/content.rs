@@ -1,7 +1,7 @@
 //! What fills partitions: prepared before anything is placed, written when everything has its place.
 //!
-//! Each kind says how small it can be, and writes itself to a device of the size that it got. What it returns is
-//! the bytes that stand for it in UUIDs.
+//! Each kind says how small it can be, and writes itself to a device of the size that it got. What it returns
+//! is the bytes that stand for it in UUIDs.
 
 mod ext;
 mod fat;
@@ -35,7 +35,8 @@ pub(crate) enum Prepared {
 }
 
 impl Prepared {
-    /// Reads what the partition with this index is to hold. `volume` is the UUID of its volume, if a seed decides.
+    /// Reads what the partition with this index is to hold. `volume` is the UUID of its volume, if a seed
+    /// decides.
     pub(crate) fn new(
         spec: &Spec,
         index: usize,

@@ -1,8 +1,8 @@
 //! UUIDs that are not given: digests of the content, or of a seed as `systemd-repart --seed` makes them.
 //!
 //! By content: a partition's UUID is a digest of its place in the table, type, name and what fills it (the
-//! volume's UUID, the bytes of a file, a root hash); the disk's is a digest of all partitions and blobs. By seed:
-//! HMAC-SHA256 with the seed as the key, made a UUID of version 4.
+//! volume's UUID, the bytes of a file, a root hash); the disk's is a digest of all partitions and blobs. By
+//! seed: HMAC-SHA256 with the seed as the key, made a UUID of version 4.
 //!
 //! Facts: `systemd-repart(8)` on `--seed=`; the order of inputs was compared with its output.
 

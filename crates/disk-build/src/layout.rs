@@ -1,7 +1,7 @@
 //! Where everything lies on the disk.
 //!
-//! Partitions lie in the order of the description, each as far forward as its alignment and what has a fixed place
-//! allow. One may take the rest of a disk of a given size; several may share it by weight.
+//! Partitions lie in the order of the description, each as far forward as its alignment and what has a fixed
+//! place allow. One may take the rest of a disk of a given size; several may share it by weight.
 //!
 //! Invariant: no two things share a byte, and none shares one with the table; else the error names both.
 

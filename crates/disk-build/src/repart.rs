@@ -1,13 +1,13 @@
 //! Reads `repart.d` files, the descriptions of `systemd-repart`, as far as they say what this crate does.
 //!
-//! One file describes one partition, in the order of their names. Keys that would make another image if they were
-//! left out are errors by name; those that only matter to other programs, or to a disk that exists already, are
-//! warnings. A partition has 10 MiB at least, starts on 4 KiB, and has its type as its name if it has none; the
-//! first starts at 1 MiB. Without a size of the disk all are as small as they can be; with one they share the rest
-//! by weight.
+//! One file describes one partition, in the order of their names. Keys that would make another image if they
+//! were left out are errors by name; those that only matter to other programs, or to a disk that exists
+//! already, are warnings. A partition has 10 MiB at least, starts on 4 KiB, and has its type as its name if
+//! it has none; the first starts at 1 MiB. Without a size of the disk all are as small as they can be; with
+//! one they share the rest by weight.
 //!
-//! Differences: a partition always becomes as large as its files need (`systemd-repart` fails then); FAT32 is not
-//! forced on volumes that are too small for it; a partition with a hash tree does not grow.
+//! Differences: a partition always becomes as large as its files need (`systemd-repart` fails then); FAT32 is
+//! not forced on volumes that are too small for it; a partition with a hash tree does not grow.
 //!
 //! Facts: `repart.d(5)`, compared with what systemd 252 makes.
 
@@ -472,7 +472,8 @@ mod tests {
     fn keys_become_partitions() {
         let spec = read(&[
             "[Partition]\nType=esp\nFormat=vfat\nSizeMinBytes=64M\nSizeMaxBytes=64M\n",
-            "# data\n[Partition]\nType=root\nVerity=data\nVerityMatchKey=a\nFormat=ext4\nMinimize=best\nReadOnly=yes",
+            "# data\n[Partition]\nType=root\nVerity=data\nVerityMatchKey=a\nFormat=ext4\nMinimize=best\n\
+             ReadOnly=yes",
             "[Partition]\nType=root-verity\nVerity=hash\nVerityMatchKey=a\n",
             "[Partition]\nType=home\n",
             "[Partition]\nType=home\nFlags=0x4\nPriority=5\n",

@@ -1,7 +1,8 @@
-//! The description of a disk, after it was read: every name is a path that can be opened, every size a number.
+//! The description of a disk, after it was read: every name is a path that can be opened, every size a
+//! number.
 //!
-//! [`Spec::parse`] reads TOML (`form` has the keys); `repart` makes the same of another format. What is checked
-//! here needs no source: what does is checked by the plan.
+//! [`Spec::parse`] reads TOML (`form` has the keys); `repart` makes the same of another format. What is
+//! checked here needs no source: what does is checked by the plan.
 
 pub(crate) mod convert;
 mod form;
@@ -190,8 +191,8 @@ impl Spec {
         convert::spec(path, text)
     }
 
-    /// Reads the files of a directory that say what `systemd-repart` is to make. `root` is where paths of files to
-    /// be copied start.
+    /// Reads the files of a directory that say what `systemd-repart` is to make. `root` is where paths of
+    /// files to be copied start.
     ///
     /// # Errors
     /// With the file, the line and the key; also for keys that this does not do.

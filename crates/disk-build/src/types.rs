@@ -1,8 +1,8 @@
-//! Types of partitions by name: of a GPT those of the discoverable partitions specification, of an MBR the usual
-//! bytes.
+//! Types of partitions by name: of a GPT those of the discoverable partitions specification, of an MBR the
+//! usual bytes.
 //!
-//! Facts: the UAPI group's discoverable partitions specification, and UEFI 2.10, chapter 5.3, for the EFI system
-//! partition.
+//! Facts: the UAPI group's discoverable partitions specification, and UEFI 2.10, chapter 5.3, for the EFI
+//! system partition.
 
 use uuid::Uuid;
 
@@ -237,8 +237,8 @@ pub(crate) fn mbr(text: &str) -> Option<u8> {
 /// Names for an error, that are a little like `text`.
 pub(crate) fn hint(is_gpt: bool) -> &'static str {
     if is_gpt {
-        "give a UUID or a discoverable name, such as esp, xbootldr, root-x86-64, root-arm64-verity, home, swap or \
-         linux-generic"
+        "give a UUID or a discoverable name, such as esp, xbootldr, root-x86-64, root-arm64-verity, home, \
+         swap or linux-generic"
     } else {
         "give two hexadecimal digits, or fat16, fat32, linux, swap, esp or lvm"
     }

@@ -1,9 +1,9 @@
 //! The hash tree of dm-verity: a superblock, and the SHA-256 of every block of a partition, level by level.
 //!
 //! Facts: cryptsetup's description of the on-disk format (its wiki, "DMVerity"), and the kernel's
-//! `Documentation/admin-guide/device-mapper/verity.rst`. Version 1, hash type 1: each digest is of the salt and
-//! then the block. Blocks of data and of hashes have 4096 bytes. The superblock has the first block, the levels
-//! follow, the one with the fewest blocks first; a block of hashes is padded with zeros.
+//! `Documentation/admin-guide/device-mapper/verity.rst`. Version 1, hash type 1: each digest is of the salt
+//! and then the block. Blocks of data and of hashes have 4096 bytes. The superblock has the first block, the
+//! levels follow, the one with the fewest blocks first; a block of hashes is padded with zeros.
 //!
 //! Invariant: the bytes depend on data, salt and UUID alone, never on threads.
 

@@ -34,10 +34,12 @@ pub struct RootHash {
 }
 
 impl Disk {
-    /// Writes the disk to a device of at least [`size`](Self::size) bytes that reads as zeros, and flushes it.
+    /// Writes the disk to a device of at least [`size`](Self::size) bytes that reads as zeros, and flushes
+    /// it.
     ///
     /// # Errors
-    /// If a source can't be read or changed since the plan, or the device fails; the device then has no table.
+    /// If a source can't be read or changed since the plan, or the device fails; the device then has no
+    /// table.
     pub fn write(&self, device: &dyn Device, progress: &dyn Progress) -> Result<Made> {
         if device.len() < self.size() || !device.is_zeroed() {
             let reason = format!("a disk of {} bytes is made on zeros of that length", self.size());

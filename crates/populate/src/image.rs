@@ -124,11 +124,13 @@ impl<'t> Image<'t> {
         self.write_to(device, None, threads, progress)
     }
 
-    /// Makes the image a device that holds its metadata, and reads file data from the sources when it is asked for.
-    /// `told` is called once for each file that can't be read any more, or changed, with a line that says so.
+    /// Makes the image a device that holds its metadata, and reads file data from the sources when it is
+    /// asked for. `report` is called once for each file that can't be read any more, or changed, with a line
+    /// that says so.
     ///
     /// # Errors
-    /// As [`write`](Self::write), for what has to be read now: small files that lie in inodes, and files to be sealed.
+    /// As [`write`](Self::write), for what has to be read now: small files that lie in inodes, and those
+    /// to be sealed.
     ///
     /// # Panics
     /// If `tree` is not the one that was planned.
@@ -136,10 +138,10 @@ impl<'t> Image<'t> {
         &self,
         tree: &Arc<Tree>,
         threads: NonZeroUsize,
-        told: Box<dyn Fn(&str) + Send + Sync>,
+        report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<OnDemand, ImageError> {
         assert!(std::ptr::eq(self.load.tree, &raw const **tree), "the tree is the one that was planned");
-        let device = OnDemand::new(Arc::clone(tree), self.size(), told);
+        let device = OnDemand::new(Arc::clone(tree), self.size(), report);
         self.write_to(&device, Some(&device), threads, &Quiet)?;
         device.finish();
         Ok(device)

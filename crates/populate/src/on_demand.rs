@@ -1,12 +1,13 @@
-//! An image that was never written: its metadata lies in memory, file data is read from the sources on request.
+//! An image that was never written: its metadata lies in memory, file data is read from the sources on
+//! request.
 //!
-//! Metadata is written to it as to any device, and only what is not zero is stored. Of each run of file data it
-//! keeps where it lies in the image and in its source (32 bytes), so it takes memory as the metadata and the number
-//! of files do, not as their sizes.
+//! Metadata is written to it as to any device, and only what is not zero is stored. Of each run of file data
+//! it keeps where it lies in the image and in its source (32 bytes), so it takes memory as the metadata and
+//! the number of files do, not as their sizes.
 //!
-//! Invariants: what is read is what [`Image::write`](crate::Image::write) would have written. A file that is not
-//! what was scanned (another inode, size or time of change) is an error of every read that needs it, never other
-//! bytes.
+//! Invariants: what is read is what [`Image::write`](crate::Image::write) would have written. A file that is
+//! not what was scanned (another inode, size or time of change) is an error of every read that needs it,
+//! never other bytes.
 //!
 //! Hazard: a change that leaves size and time of the last change as they were is not seen.
 
@@ -52,19 +53,19 @@ pub struct OnDemand {
     /// Sorted by place, once everything is known.
     runs: RwLock<Vec<Run>>,
     is_finished: AtomicBool,
-    told: Box<dyn Fn(&str) + Send + Sync>,
-    /// The files of which something was told.
+    report: Box<dyn Fn(&str) + Send + Sync>,
+    /// The files that were reported.
     named: Mutex<BTreeSet<NodeId>>,
 }
 
 impl OnDemand {
-    pub(crate) fn new(tree: Arc<Tree>, len: Bytes, told: Box<dyn Fn(&str) + Send + Sync>) -> Self {
+    pub(crate) fn new(tree: Arc<Tree>, len: Bytes, report: Box<dyn Fn(&str) + Send + Sync>) -> Self {
         Self {
             tree,
             metadata: SparseDevice::new(len),
             runs: RwLock::default(),
             is_finished: AtomicBool::new(false),
-            told,
+            report,
             named: Mutex::default(),
         }
     }
@@ -124,7 +125,7 @@ impl Device for OnDemand {
         self.read_runs(at, buf).map_err(|(node, error)| {
             let text = error.to_string();
             if self.named.lock().insert(node) {
-                (self.told)(&text);
+                (self.report)(&text);
             }
             // Nothing of it is to be taken for the image.
             buf.fill(0);

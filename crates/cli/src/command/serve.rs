@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// on loopback, as the protocol has no password and no encryption, unless --public is given.
 ///
 /// With --build an image is served that was never written: it is planned as by `hectare build` with the same
-/// options, its metadata lies in memory, and files are read from the sources when clients ask for them. It is for
-/// reading only. A source that changes meanwhile is an error to the client, and is named here.
+/// options, its metadata lies in memory, and files are read from the sources when clients ask for them. It is
+/// for reading only. A source that changes meanwhile is an error to the client, and is named here.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare serve disk.img --nbd unix:/run/disk.sock\n  hectare ls \
                   'nbd+unix:///?socket=/run/disk.sock:/etc'\n  hectare serve disk.img -r --partition 2\n  \

@@ -1,4 +1,5 @@
-//! `hectare disk build`, new disk images of `mkfs` and `build`, and images that are served without being written.
+//! `hectare disk build`, new disk images of `mkfs` and `build`, and images that are served without being
+//! written.
 
 use crate::support::{Ran, hectare, hectare_in};
 use hectare_oracle::tool::{need, run};

@@ -1,8 +1,8 @@
 //! A FAT volume with files, laid out and then written, each byte once.
 //!
-//! Files and directories lie one behind the other without gaps, in the order of the tree. What FAT can't have is
-//! refused by name: links, devices, names that differ in case only, characters. Owners, modes and attributes are
-//! left out; times are in UTC, in steps of two seconds, from 1980 to 2107.
+//! Files and directories lie one behind the other without gaps, in the order of the tree. What FAT can't have
+//! is refused by name: links, devices, names that differ in case only, characters. Owners, modes and
+//! attributes are left out; times are in UTC, in steps of two seconds, from 1980 to 2107.
 //!
 //! Facts: Microsoft's "FAT: General Overview of On-Disk Format" 1.03.
 

@@ -50,8 +50,8 @@ impl SourceFile {
         self.verify().map(|()| bytes)
     }
 
-    /// Copies what is not zero to a device of zeros, from byte `to` on. Returns a digest of the bytes, which does
-    /// not depend on where the file has holes.
+    /// Copies what is not zero to a device of zeros, from byte `to` on. Returns a digest of the bytes, which
+    /// does not depend on where the file has holes.
     pub(crate) fn copy(
         &self,
         device: &dyn Device,

@@ -1,7 +1,7 @@
 //! The lines of a file of sections, keys and values, as systemd has them.
 //!
-//! Facts: `systemd.syntax(7)`: comments begin with `#` or `;`, a backslash at the end of a line joins the next one
-//! by a space, spaces around `=` are left out.
+//! Facts: `systemd.syntax(7)`: comments begin with `#` or `;`, a backslash at the end of a line joins the
+//! next one by a space, spaces around `=` are left out.
 
 use crate::error::{Error, Result};
 

@@ -1,7 +1,7 @@
 //! The keys of a description in TOML.
 //!
-//! Every key is optional here and unknown ones are errors; what a key may be together with others is decided in
-//! `convert`, which knows the line of each.
+//! Every key is optional here and unknown ones are errors; what a key may be together with others is decided
+//! in `convert`, which knows the line of each.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};

@@ -1,5 +1,5 @@
-//! What an image is to hold and how its volume is to be: the options that `build` shares with whatever plans an
-//! image.
+//! What an image is to hold and how its volume is to be: the options that `build` shares with whatever plans
+//! an image.
 
 use super::super::described::DescribedArguments;
 use super::super::format_options::{FormatArguments, usage};

@@ -26,11 +26,11 @@ const TEXT_MAX: u64 = 4 << 20;
 
 /// Make a disk with partitions from a description
 ///
-/// SPEC is a file in TOML (docs/disks.md has its keys), or a directory of repart.d files. The disk has a GPT or an
-/// MBR, blobs such as boot loaders before the partitions, ext2, ext3, ext4 and FAT volumes filled with files, empty
-/// XFS volumes, copies of files, and dm-verity hash trees. The file appears under its name when it is complete. Root
-/// hashes are written beside it (disk.roothash). With SOURCE_DATE_EPOCH the same description and sources give the same
-/// bytes.
+/// SPEC is a file in TOML (docs/disks.md has its keys), or a directory of repart.d files. The disk has a GPT
+/// or an MBR, blobs such as boot loaders before the partitions, ext2, ext3, ext4 and FAT volumes filled with
+/// files, empty XFS volumes, copies of files, and dm-verity hash trees. The file appears under its name when
+/// it is complete. Root hashes are written beside it (disk.roothash). With SOURCE_DATE_EPOCH the same
+/// description and sources give the same bytes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare disk build disk.toml -o disk.img\n  \
     hectare disk build disk.toml -o disk.qcow2\n  \

@@ -1,7 +1,7 @@
 //! How a FAT volume is divided: reserved sectors, two tables, the root directory, clusters.
 //!
-//! Facts: Microsoft's "FAT: General Overview of On-Disk Format" 1.03. The number of clusters alone decides whether
-//! entries have 12, 16 or 32 bits, so a volume for which it lies at a border gets larger clusters.
+//! Facts: Microsoft's "FAT: General Overview of On-Disk Format" 1.03. The number of clusters alone decides
+//! whether entries have 12, 16 or 32 bits, so a volume for which it lies at a border gets larger clusters.
 
 use hectare_units::u64_of;
 
@@ -69,8 +69,8 @@ impl Geometry {
                 _ => 1 << 17,
             };
             format!(
-                "size: {size} bytes can't be divided as FAT{bits}; give another size (FAT{bits} needs {least} or \
-                 more), or other values of fat or cluster-size"
+                "size: {size} bytes can't be divided as FAT{bits}; give another size (FAT{bits} needs \
+                 {least} or more), or other values of fat or cluster-size"
             )
         })
     }

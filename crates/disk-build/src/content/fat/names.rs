@@ -1,4 +1,5 @@
-//! Names in FAT: each has eight letters and three, and where that is not the name itself, a long one before it.
+//! Names in FAT: each has eight letters and three, and where that is not the name itself, a long one before
+//! it.
 //!
 //! Facts: Microsoft's "FAT: General Overview of On-Disk Format" 1.03, on long directory entries.
 
