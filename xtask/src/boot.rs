@@ -28,7 +28,9 @@ const USAGE: &str = "usage: cargo xtask boot [--kernel FILE] [--uefi] [--keep]";
 const FIRMWARE: [&str; 2] = ["/usr/share/ovmf/OVMF.fd", "/usr/share/qemu/OVMF.fd"];
 const LOADER_PACKAGE: &str = "systemd-boot-efi";
 const LOADER: &str = "usr/lib/systemd/boot/efi/systemd-bootx64.efi";
-const KERNEL_WORDS: &str = "console=ttyS0 rw init=/bin/sh panic=-1";
+/// `no_timer_check`: on a busy host a timer of an emulated machine comes late, which the kernel takes for a
+/// broken one.
+const KERNEL_WORDS: &str = "console=ttyS0 rw init=/bin/sh panic=-1 no_timer_check";
 /// The disk for `--uefi`.
 const DISK: &str = r#"
 [[partition]]

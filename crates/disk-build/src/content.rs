@@ -88,6 +88,23 @@ impl Prepared {
         }
     }
 
+    /// Refuses a partition of `len` bytes that can't hold the content.
+    pub(crate) fn check(&self, len: u64) -> std::result::Result<(), String> {
+        match self {
+            Self::Empty | Self::Verity => Ok(()),
+            Self::File(file) if file.len() > len => {
+                Err(format!("size: the file has {} bytes, and the partition {len}", file.len()))
+            }
+            Self::File(_) => Ok(()),
+            Self::Ext(ext) => ext.check(len),
+            Self::Fat(fat) => fat.check(len),
+            Self::Xfs(format, _) => {
+                let made = xfs::Plan::new(format, Bytes::new(len), true);
+                made.map(drop).map_err(|error| format!("size: {len} bytes: {error}"))
+            }
+        }
+    }
+
     /// Writes the content to its partition; what stands for it in UUIDs is returned.
     pub(crate) fn write(
         &self,

@@ -93,14 +93,8 @@ impl Disk {
         let lens: Vec<_> = blobs.iter().map(|(name, file)| (name.clone(), file.len())).collect();
         let layout = layout(&spec, &needs, &lens)?;
         for (index, content) in contents.iter().enumerate() {
-            if let Prepared::File(file) = content
-                && file.len() > layout.partitions[index].len
-            {
-                let (needed, has) = (file.len(), layout.partitions[index].len);
-                return Err(
-                    spec.wrong(index, format_args!("size: the file has {needed} bytes, the partition {has}"))
-                );
-            }
+            let checked = content.check(layout.partitions[index].len);
+            checked.map_err(|reason| spec.wrong(index, reason))?;
         }
         Ok(Self { spec, identity: env.identity, threads: env.threads, contents, blobs, boot_code, layout })
     }

@@ -45,6 +45,11 @@ impl ExtContent {
         self.plan(size).map(|image| image.size().get())
     }
 
+    /// Refuses a size that is too small.
+    pub(super) fn check(&self, len: u64) -> Result<(), String> {
+        self.plan(Size::Exactly(whole_pages(Bytes::new(len)))).map(drop)
+    }
+
     fn plan(&self, size: Size) -> Result<Image<'_>, String> {
         Image::plan(&self.tree, &self.format, size, true).map_err(|error| match error {
             ImageError::TooSmall { size, lacking, enough } => {

@@ -123,15 +123,27 @@ impl FatContent {
         self.tree.ids().filter(|id| matches!(self.tree.kind(*id), Kind::Directory))
     }
 
+    /// Refuses a size that is too small, or can't be divided.
+    pub(super) fn check(&self, len: u64) -> Result<(), String> {
+        self.geometry(len).map(drop)
+    }
+
+    /// The division of a volume of that size, if it holds the files.
+    fn geometry(&self, size: u64) -> Result<Geometry, String> {
+        let geometry = Geometry::new(size, &self.wanted)?;
+        match self.clusters(&geometry).saturating_sub(geometry.clusters) {
+            0 => Ok(geometry),
+            lacking => {
+                let more = lacking * geometry.cluster();
+                Err(format!("size: {size} bytes are {more} too few for the files"))
+            }
+        }
+    }
+
     /// Writes the volume over all of a device that is zeros; returns what stands for it.
     pub(super) fn write(&self, device: &dyn Device, progress: &dyn Progress) -> Result<Vec<u8>, String> {
         let size = device.len().get();
-        let geometry = Geometry::new(size, &self.wanted)?;
-        let lacking = self.clusters(&geometry).saturating_sub(geometry.clusters);
-        if lacking > 0 {
-            let more = lacking * geometry.cluster();
-            return Err(format!("size: {size} bytes are {more} too few for the files"));
-        }
+        let geometry = self.geometry(size)?;
         let writer = Writer { content: self, geometry, device, progress };
         let places = writer.places();
         writer.files(&places).and_then(|()| writer.tables(&places)).and_then(|()| writer.boot(&places))?;
