@@ -243,3 +243,91 @@ fn disjoint(spec: &Spec, places: &[Place], fixed: &Fixed) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a test that cannot continue fails
+
+    use super::*;
+    use proptest::prelude::*;
+    use std::fmt::Write;
+    use std::path::Path;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A partition: MiB, perhaps a start in KiB, what it takes of the rest.
+    fn spec(size: Option<u64>, sector: u32, parts: &[(u64, Option<u64>, bool)]) -> Spec {
+        let mut text = format!("sector = {sector}\n");
+        if let Some(size) = size {
+            writeln!(text, "size = \"{size}M\"").unwrap();
+        }
+        for (len, start, takes_rest) in parts {
+            let len = if *takes_rest { "\"rest\"".to_owned() } else { format!("\"{len}M\"") };
+            writeln!(text, "[[partition]]\ntype = \"linux\"\nsize = {len}").unwrap();
+            if let Some(start) = start {
+                writeln!(text, "offset = \"{start}K\"").unwrap();
+            }
+        }
+        Spec::parse(Path::new("disk.toml"), &text).unwrap()
+    }
+
+    fn needs(parts: &[(u64, Option<u64>, bool)]) -> Vec<Need> {
+        let need = |(len, _, takes_rest): &(u64, Option<u64>, bool)| match takes_rest {
+            true => Need::Rest { least: 4096 },
+            false => Need::Bytes(len * MIB),
+        };
+        parts.iter().map(need).collect()
+    }
+
+    #[test]
+    fn partitions_go_around_what_has_a_place() {
+        let parts = [(3, None, false), (2, Some(3 << 10), false), (1, None, false)];
+        let found = layout(&spec(None, 512, &parts), &needs(&parts), &[]).unwrap();
+        let starts: Vec<_> = found.partitions.iter().map(|place| place.start / MIB).collect();
+        assert_eq!((starts, found.size / MIB), (vec![5, 3, 8], 10));
+    }
+
+    #[test]
+    fn shares_follow_the_weights_up_to_their_limits() {
+        let parts = [(1, None, false), (1, None, false), (1, None, false)];
+        let grow = |weight, most| Need::Grow { least: MIB, most, weight };
+        let needs = [grow(3000, None), grow(1000, None), grow(1000, Some(2 * MIB))];
+        let found = layout(&spec(Some(100), 512, &parts), &needs, &[]).unwrap();
+        let lens: Vec<_> = found.partitions.iter().map(|place| place.len / MIB).collect();
+        assert_eq!(lens[2], 2);
+        assert!((70..=74).contains(&lens[0]) && (23..=26).contains(&lens[1]), "{lens:?}");
+        let end = found.partitions[2].end();
+        assert!(end <= 100 * MIB - 33 * 512 && 100 * MIB - end < 3 * MIB, "{end}");
+    }
+
+    fn part() -> impl Strategy<Value = (u64, Option<u64>, bool)> {
+        let start = (0_u64..40_000).prop_map(|n| n * 4);
+        (1_u64..8, prop::option::weighted(0.3, start), prop::bool::weighted(0.1))
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_overlaps_whatever_is_asked_for(
+            size in prop::option::of(1_u64..64),
+            sector in prop::sample::select(vec![512_u32, 4096]),
+            parts in prop::collection::vec(part(), 0..8),
+        ) {
+            let spec = spec(size, sector, &parts);
+            let Ok(found) = layout(&spec, &needs(&parts), &[]) else { return Ok(()) };
+            let first = table::first_usable(spec.table, sector.into());
+            let last = found.size - table::tail(spec.table, sector.into());
+            let mut places = found.partitions.clone();
+            places.sort_by_key(|place| place.start);
+            let is_inside = |place: &Place| place.start >= first && place.end() <= last && place.len > 0;
+            prop_assert!(places.iter().all(is_inside));
+            prop_assert!(places.windows(2).all(|pair| pair[0].end() <= pair[1].start));
+            for (place, (len, start, takes_rest)) in found.partitions.iter().zip(&parts) {
+                prop_assert!(*takes_rest || place.len == len * MIB);
+                prop_assert!(start.map_or(place.start % MIB == 0, |start| place.start == start << 10));
+            }
+            if let Some(size) = size {
+                prop_assert_eq!(found.size, size * MIB);
+            }
+        }
+    }
+}

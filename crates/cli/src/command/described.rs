@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What is applied to the tree after the sources.
-#[derive(clap::Args, Default)]
+#[derive(clap::Args)]
 pub(crate) struct DescribedArguments {
     /// Set owners, modes and devices as a file says: mtree, a device table (Buildroot, genext2fs), fs_config
     /// (Android)
@@ -25,6 +25,11 @@ pub(crate) struct DescribedArguments {
 }
 
 impl DescribedArguments {
+    /// Whether any of them was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.spec.is_empty() || self.file_contexts.is_some()
+    }
+
     /// `options` with what the arguments say.
     pub(crate) fn fill(&self, options: Options) -> Outcome<Options> {
         let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "build", value_name = "SOURCE")]
     from: Vec<OsString>,
     #[command(flatten)]
-    content: Option<ContentArguments>,
+    content: ContentArguments,
     /// Listen there: unix:PATH, HOST or HOST:PORT [default: 127.0.0.1:10809]
     #[arg(long, value_name = "PLACE", value_parser = parse_place)]
     nbd: Option<Place>,
@@ -83,7 +83,7 @@ struct Served {
 
 /// The image that is there.
 fn there(arguments: &Arguments, image: &Path) -> Outcome<Served> {
-    if arguments.content.is_some() {
+    if arguments.content.is_given() {
         return Err(Failure::Usage("options of an image to be built need --build".to_owned()));
     }
     let name = arguments.part.shown(&shown(image.as_os_str().as_bytes()));
@@ -98,8 +98,7 @@ fn planned(arguments: &Arguments) -> Outcome<Served> {
     if !arguments.part.is_whole() {
         return Err(Failure::Usage("--partition and --offset are for a disk that is there".to_owned()));
     }
-    let default = ContentArguments::default();
-    let content = arguments.content.as_ref().unwrap_or(&default);
+    let content = &arguments.content;
     let format = content.format_options()?;
     let epoch = epoch()?;
     let tree = Arc::new(read(&arguments.from, content, epoch)?);

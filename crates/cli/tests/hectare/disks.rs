@@ -88,7 +88,8 @@ fn every_kind_of_image_has_the_same_disk() {
         ("other.vhd", "vpc", &["--format", "vhd-fixed"]),
     ] {
         let image = bench.text(name);
-        bench.build(&[&["-o", image.as_str()], words].concat()).ok();
+        // The root hash that is there is the same.
+        bench.build(&[&["-F", "-o", image.as_str()], words].concat()).ok();
         if let Err(reason) = qemu_img(&["compare", "-q", "-f", "raw", "-F", format, &raw, &image]) {
             skip_part!(format!("disks::every_kind_of_image, {name}"), reason);
         } else if format == "qcow2" {
@@ -96,7 +97,7 @@ fn every_kind_of_image_has_the_same_disk() {
         }
     }
     let image = bench.text("disk.simg");
-    bench.build(&["-o", &image]).ok();
+    bench.build(&["-F", "-o", &image]).ok();
     match simg2img(&image, &bench.text("back")) {
         Ok(()) => assert!(fs::read(bench.path("back")).unwrap() == fs::read(&raw).unwrap()),
         Err(reason) => skip_part!("disks::every_kind_of_image, simg", reason),
@@ -247,10 +248,21 @@ fn options_of_a_planned_image_need_it() {
         &["serve", "--from", &tree],
         &["serve", "--build", "--from", &tree, &image],
         &["serve", "--free", "1M", &image],
+        &["serve", "-O", "verity", &image],
+        &["serve", "-L", "x", &image],
         &["serve", "--build", "--from", &tree, "--offset", "1M"],
     ] {
         hectare(words).misused();
     }
+}
+
+/// An option that was dropped would serve another image than `build` makes.
+#[test]
+fn regression_options_of_a_planned_image_are_heeded() {
+    let bench = Bench::new();
+    let server = Server::start(&bench, &["--from", &bench.text("tree"), "-L", "planned", "--exclude", "dir"]);
+    assert!(hectare(&["info", &server.1]).ok().text().contains("planned"));
+    assert!(!hectare(&["ls", &format!("{}:", server.1)]).ok().text().contains("dir"));
 }
 
 #[test]

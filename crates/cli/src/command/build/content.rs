@@ -72,29 +72,25 @@ pub(in crate::command) struct ContentArguments {
     threads: Option<NonZeroUsize>,
 }
 
-impl Default for ContentArguments {
-    fn default() -> Self {
-        Self {
-            size: None,
-            free: None,
-            exclude: Vec::new(),
-            fs_verity: Vec::new(),
-            owner: None,
-            modes: None,
-            add: Vec::new(),
-            dedupe: false,
-            described: DescribedArguments::default(),
-            allow_empty: false,
-            max_size: None,
-            platform: None,
-            fs_type: "ext4".to_owned(),
-            format: FormatArguments::default(),
-            threads: None,
-        }
-    }
-}
-
 impl ContentArguments {
+    /// Whether any of them was given, as far as it makes a difference.
+    pub(in crate::command) fn is_given(&self) -> bool {
+        let texts = [&self.exclude, &self.fs_verity, &self.add];
+        self.size.is_some()
+            || self.free.is_some()
+            || self.owner.is_some()
+            || self.modes.is_some()
+            || self.max_size.is_some()
+            || self.platform.is_some()
+            || self.threads.is_some()
+            || self.dedupe
+            || self.allow_empty
+            || self.fs_type != "ext4"
+            || texts.iter().any(|texts| !texts.is_empty())
+            || self.described.is_given()
+            || self.format != FormatArguments::default()
+    }
+
     /// Whether files with the same content are to share their blocks.
     pub(in crate::command) fn dedupes(&self) -> bool {
         self.dedupe
