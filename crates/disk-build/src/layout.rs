@@ -10,6 +10,9 @@ use crate::spec::Spec;
 use crate::table;
 use hectare_units::u64_of;
 
+/// What sizes that are found here are a multiple of.
+const GRAIN: u64 = 4096;
+
 /// A thing with a place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
@@ -147,57 +150,64 @@ fn grown(
         return Err(spec.wrong(*second, "size: another partition takes the rest already"));
     }
     let end = |places: &[Place]| places.iter().map(Place::end).max().unwrap_or(0);
-    let grain = 4096;
     if matches!(needs[*first], Need::Rest { .. }) {
         // What comes behind moves with its end: as far as it goes.
         let start = places[*first].start;
         let next = fixed.iter().map(|(_, place)| place.start).filter(|at| *at > start).min();
         let most = next.unwrap_or(u64::MAX).min(limit).saturating_sub(start);
         let least = sizes[*first];
-        let mut size = most / grain * grain;
+        let mut size = most / GRAIN * GRAIN;
         while size > least {
             sizes[*first] = size;
             places = place(spec, sizes, fixed)?;
             match end(&places).checked_sub(limit) {
                 None | Some(0) => return Ok(places),
-                Some(over) => size = size.saturating_sub(over.next_multiple_of(grain)),
+                Some(over) => size = size.saturating_sub(over.next_multiple_of(GRAIN)),
             }
         }
         sizes[*first] = least;
         return place(spec, sizes, fixed);
     }
-    // Shares by weight, until nothing is left or all have what they may.
+    let left = (limit / GRAIN * GRAIN).saturating_sub(end(&places));
+    share(needs, takes, left, sizes);
+    place(spec, sizes, fixed)
+}
+
+/// Divides what is left, and what they have already, among those that grow: by weight, as far as that is no
+/// less than each needs and no more than it may have.
+fn share(needs: &[Need], takes: Vec<usize>, left: u64, sizes: &mut [u64]) {
+    let parts = |index: usize| match needs[index] {
+        Need::Grow { least, most, weight } => {
+            (least, most.map_or(u64::MAX, |most| most / GRAIN * GRAIN), weight)
+        }
+        other => (other.least(), other.least(), 0),
+    };
+    let part_of = |span: u64, index: usize, weights: u64| {
+        let share = u128::from(span) * u128::from(parts(index).2) / u128::from(weights.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX) / GRAIN * GRAIN
+    };
     let mut open = takes;
+    let mut span = open.iter().fold(left, |sum, index| sum.saturating_add(sizes[*index]));
     loop {
-        let left = limit.saturating_sub(end(&places)) / grain * grain;
-        let weight_of = |index: &usize| match needs[*index] {
-            Need::Grow { weight, .. } => u64::from(weight),
-            _ => 0,
+        let weights: u64 = open.iter().map(|index| u64::from(parts(*index).2)).sum();
+        let too_little = open.iter().position(|index| part_of(span, *index, weights) < parts(*index).0);
+        let too_much = || open.iter().position(|index| part_of(span, *index, weights) > parts(*index).1);
+        let (at, bound) = match (too_little, too_little.is_none().then(too_much).flatten()) {
+            (Some(at), _) => (at, parts(open[at]).0),
+            (None, Some(at)) => (at, parts(open[at]).1.max(parts(open[at]).0)),
+            (None, None) => break,
         };
-        let weights: u64 = open.iter().map(weight_of).sum();
-        if left == 0 || weights == 0 {
-            return Ok(places);
-        }
-        let mut gave = false;
-        for index in &open {
-            let share = u128::from(left) * u128::from(weight_of(index)) / u128::from(weights);
-            let share = u64::try_from(share).unwrap_or(u64::MAX) / grain * grain;
-            let most = match needs[*index] {
-                Need::Grow { most: Some(most), .. } => most / grain * grain,
-                _ => u64::MAX,
-            };
-            let size = sizes[*index].saturating_add(share).min(most.max(sizes[*index]));
-            gave |= size > sizes[*index];
-            sizes[*index] = size;
-        }
-        places = place(spec, sizes, fixed)?;
-        open.retain(|index| match needs[*index] {
-            Need::Grow { most: Some(most), .. } => sizes[*index] < most / grain * grain,
-            _ => true,
-        });
-        if !gave {
-            return Ok(places);
-        }
+        // The others divide what it leaves.
+        sizes[open[at]] = bound;
+        span = span.saturating_sub(bound);
+        open.remove(at);
+    }
+    let mut weights: u64 = open.iter().map(|index| u64::from(parts(*index).2)).sum();
+    for index in open {
+        let size = part_of(span, index, weights).clamp(parts(index).0, parts(index).1.max(parts(index).0));
+        sizes[index] = size;
+        span = span.saturating_sub(size);
+        weights -= u64::from(parts(index).2);
     }
 }
 
@@ -292,12 +302,15 @@ mod tests {
         let parts = [(1, None, false), (1, None, false), (1, None, false)];
         let grow = |weight, most| Need::Grow { least: MIB, most, weight };
         let needs = [grow(3000, None), grow(1000, None), grow(1000, Some(2 * MIB))];
-        let found = layout(&spec(Some(100), 512, &parts), &needs, &[]).unwrap();
+        let mut spec = spec(Some(100), 512, &parts);
+        spec.align = 4096;
+        let found = layout(&spec, &needs, &[]).unwrap();
         let lens: Vec<_> = found.partitions.iter().map(|place| place.len / MIB).collect();
         assert_eq!(lens[2], 2);
         assert!((70..=74).contains(&lens[0]) && (23..=26).contains(&lens[1]), "{lens:?}");
-        let end = found.partitions[2].end();
-        assert!(end <= 100 * MIB - 33 * 512 && 100 * MIB - end < 3 * MIB, "{end}");
+        assert_eq!(lens[0], 73);
+        let (end, limit) = (found.partitions[2].end(), 100 * MIB - 33 * 512);
+        assert!(end <= limit && limit - end < 4096, "{end}");
     }
 
     fn part() -> impl Strategy<Value = (u64, Option<u64>, bool)> {

@@ -516,13 +516,15 @@ fn repart_files_give_the_table_that_systemd_gives() {
     let spec = Spec::from_repart(&folder, bench.0.path()).unwrap();
     let (ours, made) = bench.made("ours.img", spec, 2, Identity::of_seed(seed_bytes)).unwrap();
     let theirs = bench.path("theirs.img");
-    let repart = need("systemd-repart").map(|mut repart| {
-        repart.args(["--no-pager", "--empty=create", "--size=auto", "--dry-run=no"]);
+    let repart = |size: &str| -> Result<_, Skip> {
+        let mut repart = need("systemd-repart")?;
+        let _ = fs::remove_file(&theirs);
+        repart.args(["--no-pager", "--empty=create", "--dry-run=no"]).arg(format!("--size={size}"));
         repart.arg(format!("--seed={seed}")).arg(format!("--root={}", bench.0.path().display()));
         repart.arg(format!("--definitions={}", folder.display())).arg(&theirs);
-        run(&mut repart)
-    });
-    let said = match repart {
+        Ok(run(&mut repart))
+    };
+    let said = match repart("auto") {
         Ok(said) => said,
         Err(reason) => skip!("disk_build::repart_files_give_the_table", reason),
     };
@@ -546,4 +548,13 @@ fn repart_files_give_the_table_that_systemd_gives() {
     };
     let at = made.partitions[1].start.get();
     assert_eq!(id(&ours, at), id(&theirs, at));
+    // On a disk of a given size what may grow shares the rest.
+    fs::write(folder.join("31-home.conf"), "[Partition]\nType=home\nWeight=3000\n").unwrap();
+    fs::write(folder.join("32-home.conf"), "[Partition]\nType=home\nWeight=70\n").unwrap();
+    let mut spec = Spec::from_repart(&folder, bench.0.path()).unwrap();
+    spec.set_size(300 << 20).unwrap();
+    let (ours, _) = bench.made("ours.img", spec, 2, Identity::of_seed(seed_bytes)).unwrap();
+    let said = repart("300M").unwrap();
+    assert!(said.succeeded(), "{}", said.report());
+    assert_eq!(dump(&ours), dump(&theirs));
 }
