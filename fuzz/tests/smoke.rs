@@ -40,6 +40,7 @@ targets![
     small,
     tar,
     spec,
+    disk_spec,
     container,
     contexts,
     check,

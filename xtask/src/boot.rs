@@ -1,9 +1,14 @@
-//! Boots a Debian that `hectare build` made of a container image: `cargo xtask boot [--kernel FILE] [--keep]`.
+//! Boots a Debian that `hectare build` made of a container image: `cargo xtask boot [--kernel FILE] [--uefi]
+//! [--keep]`.
 //!
-//! A minimal Debian (mmdebstrap) becomes an OCI image (umoci), that an ext4 image, and that the root disk of a
-//! virtual machine (qemu, with KVM where it may be used). The kernel is the one that was named, the newest in
-//! /boot, or Debian's, fetched with apt-get and unpacked. A shell is its first process; it has to answer on the
-//! serial line, write a file and power off. Then e2fsck finds the image clean, and the file is there.
+//! A minimal Debian (mmdebstrap) becomes an OCI image (umoci), that an ext4 image, and that the root disk of
+//! a virtual machine (qemu, with KVM where it may be used). The kernel is the one that was named, the newest
+//! in /boot, or Debian's, fetched with apt-get and unpacked. A shell is its first process; it has to answer
+//! on the serial line, write a file and power off. Then e2fsck finds the image clean, and the file is there.
+//!
+//! With `--uefi` the root is a partition of a disk that `hectare disk build` makes, with a GPT and an EFI
+//! system partition; OVMF starts systemd-boot from it, and that the kernel, which finds the root by its name
+//! in the table.
 //!
 //! What is missing (qemu, a kernel, mmdebstrap, umoci, root) makes the job count as skipped, with the reason;
 //! `HECTARE_REQUIRE_ALL=1` makes that a failure.
@@ -18,14 +23,36 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: cargo xtask boot [--kernel FILE] [--keep]";
+const USAGE: &str = "usage: cargo xtask boot [--kernel FILE] [--uefi] [--keep]";
+/// The firmware for `--uefi`, and the packages of it and of what it starts.
+const FIRMWARE: [&str; 2] = ["/usr/share/ovmf/OVMF.fd", "/usr/share/qemu/OVMF.fd"];
+const LOADER_PACKAGE: &str = "systemd-boot-efi";
+const LOADER: &str = "usr/lib/systemd/boot/efi/systemd-bootx64.efi";
+/// `no_timer_check`: on a busy host a timer of an emulated machine comes late, which the kernel takes for a
+/// broken one.
+const KERNEL_WORDS: &str = "console=ttyS0 rw init=/bin/sh panic=-1 no_timer_check";
+/// The disk for `--uefi`.
+const DISK: &str = r#"
+[[partition]]
+name = "esp"
+type = "esp"
+format = "vfat"
+size = "128M"
+from = "esp"
+[[partition]]
+name = "root"
+type = "root-x86-64"
+format = "ext4"
+free = "64M"
+from = "oci:oci:v1"
+"#;
 /// What runs the machine, the first that can: KVM with the host's processor, or qemu's own, which takes a
-/// minute. And how long each may take to the prompt, and from there to the machine's end. KVM may be there and
-/// not work: in a virtual machine it is a guest's.
+/// minute. And how long each may take to the prompt, and from there to the machine's end. KVM may be there
+/// and not work: in a virtual machine it is a guest's.
 const ACCELERATORS: [(&str, Duration); 2] =
     [("kvm", Duration::from_secs(30)), ("tcg", Duration::from_secs(300))];
-/// Debian's kernel for virtual machines: NVMe, ext4 and the serial line are built into it, so that it needs no
-/// modules.
+/// Debian's kernel for virtual machines: NVMe, ext4 and the serial line are built into it, so that it needs
+/// no modules.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Typed at the prompt.
 const COMMANDS: &str = "echo answer-$((6*7)); cat /etc/debian_version; dpkg --version | head -1
@@ -37,6 +64,7 @@ const ANSWERS: [&str; 3] = ["answer-42", "package management program", "veri1fie
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Options {
     kernel: Option<PathBuf>,
+    uefi: bool,
     keep: bool,
 }
 
@@ -49,6 +77,7 @@ impl Options {
                 "--kernel" => {
                     options.kernel = Some(words.next().ok_or("--kernel needs a file")?.into());
                 }
+                "--uefi" => options.uefi = true,
                 "--keep" => options.keep = true,
                 other => return Err(format!("{other} is no option")),
             }
@@ -102,15 +131,21 @@ fn boot(options: &Options) -> Result<(), Ended> {
     let folder = Scratch::new(Path::new("/var/tmp"), "hectare-boot")?;
     let kernel = kernel(options, folder.path())?;
     let hectare = built(false).ok_or("hectare can't be built".to_owned())?;
-    let image = make(&hectare, folder.path())?;
-    let said = talked(&kernel, &image)?;
+    let image = make(&hectare, folder.path(), options.uefi)?;
+    let start = if options.uefi { uefi(&hectare, folder.path(), &kernel)? } else { Start::Kernel(kernel) };
+    let said = talked(&start, &image)?;
     let missing: Vec<_> = ANSWERS.iter().filter(|answer| !said.contains(**answer)).collect();
     if !missing.is_empty() {
         return Err(format!("the shell did not say {missing:?}; it said:\n{said}").into());
     }
-    checked(need("e2fsck")?.arg("-fn").arg(&image))?;
+    let volume = if options.uefi { folder.path().join("volume.img") } else { image.clone() };
+    if options.uefi {
+        let mut convert = Command::new(&hectare);
+        checked(convert.args(["convert", "--partition", "root"]).arg(&image).arg(&volume))?;
+    }
+    checked(need("e2fsck")?.arg("-fn").arg(&volume))?;
     let mut cat = Command::new(&hectare);
-    let written = cat.arg("cat").arg(format!("{}:/written", image.display())).output();
+    let written = cat.arg("cat").arg(format!("{}:/written", volume.display())).output();
     if !written.is_ok_and(|output| output.stdout == b"written\n") {
         return Err("the file that the machine wrote is not in the image".to_owned().into());
     }
@@ -122,14 +157,60 @@ fn boot(options: &Options) -> Result<(), Ended> {
     Ok(())
 }
 
+/// What the machine starts.
+enum Start {
+    Kernel(PathBuf),
+    Firmware(PathBuf),
+}
+
+/// Makes the disk for UEFI: systemd-boot and the kernel, and the root that is there as an OCI image.
+fn uefi(hectare: &Path, folder: &Path, kernel: &Path) -> Result<Start, Ended> {
+    let skipped = |reason: String| Ended::Skipped(reason);
+    let firmware = FIRMWARE.iter().map(Path::new).find(|file| file.is_file());
+    let firmware =
+        firmware.ok_or_else(|| skipped("the firmware OVMF is not installed (package ovmf)".to_owned()))?;
+    let esp = folder.join("esp");
+    let (boot, entries) = (esp.join("EFI/BOOT"), esp.join("loader/entries"));
+    for new in [&boot, &entries] {
+        fs::create_dir_all(new).map_err(told(new))?;
+    }
+    let loader = match Path::new("/").join(LOADER) {
+        there if there.is_file() => there,
+        _ => fetched(LOADER_PACKAGE, folder)
+            .ok_or_else(|| skipped(format!("{LOADER_PACKAGE} is not installed, and can't be fetched")))?
+            .join(LOADER),
+    };
+    let entry = format!("title Debian\nlinux /vmlinuz\noptions root=PARTLABEL=root {KERNEL_WORDS}\n");
+    fs::copy(&loader, boot.join("BOOTX64.EFI")).map_err(told(&loader))?;
+    fs::copy(kernel, esp.join("vmlinuz")).map_err(told(kernel))?;
+    fs::write(esp.join("loader/loader.conf"), "timeout 0\n").map_err(told(&esp))?;
+    fs::write(entries.join("debian.conf"), entry).map_err(told(&entries))?;
+    let spec = folder.join("disk.toml");
+    fs::write(&spec, DISK).map_err(told(&spec))?;
+    checked(Command::new(hectare).args(["disk", "build"]).arg(&spec).arg("-o").arg(folder.join("root.img")))?;
+    Ok(Start::Firmware(firmware.to_owned()))
+}
+
+/// A package, fetched and unpacked in a directory of its own.
+fn fetched(package: &str, folder: &Path) -> Option<PathBuf> {
+    if std::env::var("HECTARE_NO_INSTALL").is_ok_and(|value| value == "1") {
+        return None;
+    }
+    let place = folder.join(package);
+    fs::create_dir_all(&place).ok()?;
+    let done = shown(need("apt-get").ok()?.args(["-q", "download", package]).current_dir(&place));
+    let archive = file_in(&place, |name| name.ends_with(".deb")).filter(|_| done)?;
+    shown(need("dpkg-deb").ok()?.arg("-x").arg(archive).arg(&place)).then_some(place)
+}
+
 /// What the shell said, on the first accelerator on which it does.
-fn talked(kernel: &Path, image: &Path) -> Result<String, Ended> {
+fn talked(start: &Start, image: &Path) -> Result<String, Ended> {
     let mut heard = String::new();
     for (accelerator, patience) in ACCELERATORS {
         if accelerator == "kvm" && !Path::new("/dev/kvm").exists() {
             continue;
         }
-        let mut machine = Machine::start(kernel, image, accelerator)?;
+        let mut machine = Machine::start(start, image, accelerator)?;
         if machine.comes_to_prompt(patience) {
             return machine.talk(patience);
         }
@@ -163,10 +244,7 @@ fn kernel(options: &Options, folder: &Path) -> Result<PathBuf, Ended> {
     let depends = String::from_utf8_lossy(&depends.stdout).into_owned();
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image"));
     let package = format!("linux-image{}", package.ok_or_else(reason)?);
-    let unpacked = folder.join("kernel");
-    let fetched = shown(need("apt-get")?.args(["-q", "download", &package]).current_dir(folder));
-    let archive = file_in(folder, |name| name.ends_with(".deb")).filter(|_| fetched).ok_or_else(reason)?;
-    checked(need("dpkg-deb")?.arg("-x").arg(archive).arg(&unpacked))?;
+    let unpacked = fetched(&package, folder).ok_or_else(reason)?;
     newest_kernel(&unpacked.join("boot")).ok_or_else(reason)
 }
 
@@ -188,8 +266,8 @@ fn numbers(path: &Path) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// Makes the image: a minimal Debian, as an OCI image, as ext4.
-fn make(hectare: &Path, folder: &Path) -> Result<PathBuf, Ended> {
+/// Makes the image: a minimal Debian, as an OCI image, as ext4 if that is not for a part of a disk.
+fn make(hectare: &Path, folder: &Path, is_part: bool) -> Result<PathBuf, Ended> {
     let (tar, root) = (folder.join("minbase.tar"), folder.join("root"));
     fs::create_dir(&root).map_err(told(&root))?;
     let mut mmdebstrap = need("mmdebstrap")?;
@@ -208,6 +286,9 @@ fn make(hectare: &Path, folder: &Path) -> Result<PathBuf, Ended> {
     checked(&mut umoci(&["new", "--image", "oci:v1"])?)?;
     checked(&mut umoci(&["insert", "--image", "oci:v1", "root", "/"])?)?;
     let image = folder.join("root.img");
+    if is_part {
+        return Ok(image);
+    }
     let source = format!("oci:{}:v1", folder.join("oci").display());
     checked(Command::new(hectare).args(["build", "--free", "64M", "--from", &source]).arg(&image))?;
     Ok(image)
@@ -222,13 +303,21 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(kernel: &Path, image: &Path, accelerator: &str) -> Result<Self, Ended> {
+    fn start(start: &Start, image: &Path, accelerator: &str) -> Result<Self, Ended> {
         let mut qemu = need("qemu-system-x86_64")?;
         qemu.args(["-accel", accelerator, "-cpu", "max", "-m", "512"]);
         qemu.args(["-nographic", "-no-reboot", "-nodefaults"]);
-        qemu.args(["-serial", "stdio", "-device", "nvme,drive=root,serial=hectare", "-kernel"]).arg(kernel);
+        qemu.args(["-serial", "stdio", "-device", "nvme,drive=root,serial=hectare"]);
+        match start {
+            Start::Kernel(kernel) => {
+                qemu.arg("-kernel").arg(kernel);
+                qemu.args(["-append", &format!("root=/dev/nvme0n1 {KERNEL_WORDS}")]);
+            }
+            Start::Firmware(firmware) => {
+                qemu.arg("-bios").arg(firmware);
+            }
+        }
         qemu.arg("-drive").arg(format!("file={},format=raw,if=none,id=root", image.display()));
-        qemu.args(["-append", "console=ttyS0 root=/dev/nvme0n1 rw init=/bin/sh panic=-1"]);
         println!("\n$ {}", tool::line_of(&qemu));
         let started = qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut qemu = started.map_err(|error| Ended::Failed(format!("qemu can't be started: {error}")))?;
@@ -296,8 +385,8 @@ mod tests {
 
     #[test]
     fn words_become_options() {
-        let options = Options::parse(&["--kernel", "/k", "--keep"]).unwrap();
-        assert_eq!(options, Options { kernel: Some("/k".into()), keep: true });
+        let options = Options::parse(&["--kernel", "/k", "--uefi", "--keep"]).unwrap();
+        assert_eq!(options, Options { kernel: Some("/k".into()), uefi: true, keep: true });
         for wrong in [&["--kernel"][..], &["fast"]] {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
         }

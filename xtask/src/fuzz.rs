@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The targets; those that must be clean before a release come first.
-const TARGETS: [&str; 27] = [
+const TARGETS: [&str; 28] = [
     "walk",
     "write",
     "superblock",
@@ -36,6 +36,7 @@ const TARGETS: [&str; 27] = [
     "small",
     "tar",
     "spec",
+    "disk_spec",
     "container",
     "contexts",
     "check",

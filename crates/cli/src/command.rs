@@ -17,6 +17,7 @@ pub(crate) mod defrag;
 pub(crate) mod described;
 pub(crate) mod df;
 pub(crate) mod diff;
+pub(crate) mod disk;
 pub(crate) mod du;
 pub(crate) mod explain;
 pub(crate) mod export;
@@ -68,6 +69,7 @@ pub(crate) enum Command {
     Build(Box<build::Arguments>),
     Export(export::Arguments),
     Convert(convert::Arguments),
+    Disk(disk::Arguments),
     Diff(diff::Arguments),
     Ls(ls::Arguments),
     Tree(tree::Arguments),
@@ -151,6 +153,7 @@ impl Command {
             Self::Build(arguments) => build::run(&arguments),
             Self::Export(arguments) => export::run(&arguments),
             Self::Convert(arguments) => convert::run(&arguments),
+            Self::Disk(arguments) => disk::run(&arguments),
             Self::Diff(arguments) => diff::run(&arguments),
             Self::Ls(arguments) => ls::run(&arguments),
             Self::Tree(arguments) => tree::run(&arguments),

@@ -28,6 +28,7 @@ mod markup;
 mod memory;
 mod mount_helper;
 mod name;
+mod new_disk;
 mod output;
 mod partition_args;
 mod passwd;

@@ -104,6 +104,8 @@ pub enum Reason {
     TooLarge(Bytes),
     /// The map of a disk image is damaged; the text says how.
     Damaged(String),
+    /// What it is made of on request can't be read, or is not what it was; the text says what.
+    Origin(String),
 }
 
 impl fmt::Display for Reason {
@@ -114,7 +116,7 @@ impl fmt::Display for Reason {
             Self::OutOfRange(size) => write!(f, "that is beyond its end, it has {size} bytes"),
             Self::EndsEarly => f.write_str("it became shorter while in use"),
             Self::ReadOnly => f.write_str("it was opened for reading only"),
-            Self::Busy(text) | Self::Remote(text) => f.write_str(text),
+            Self::Busy(text) | Self::Remote(text) | Self::Origin(text) => f.write_str(text),
             Self::NotADevice(what) => f.write_str(what),
             Self::Damaged(how) => write!(f, "the disk image is damaged: {how}"),
             Self::Exists => f.write_str("it exists already"),
@@ -227,7 +229,11 @@ impl Error {
     pub fn raw_os_error(&self) -> i32 {
         let errno = match self.0.reason {
             Reason::Io(n) | Reason::Source(n) => return n,
-            Reason::OutOfRange(_) | Reason::EndsEarly | Reason::Remote(_) | Reason::Damaged(_) => Errno::IO,
+            Reason::OutOfRange(_)
+            | Reason::EndsEarly
+            | Reason::Remote(_)
+            | Reason::Damaged(_)
+            | Reason::Origin(_) => Errno::IO,
             Reason::ReadOnly => Errno::ROFS,
             Reason::Busy(_) => Errno::BUSY,
             Reason::NotADevice(_) => Errno::NOTBLK,

@@ -166,8 +166,8 @@ impl FileDevice {
         self.direct.is_some()
     }
 
-    /// Whether a process that can't be identified claims to write to the file (qemu's locks): what is read may
-    /// then mix several states. Always false for a device that was opened for writing, which such a claim
+    /// Whether a process that can't be identified claims to write to the file (qemu's locks): what is read
+    /// may then mix several states. Always false for a device that was opened for writing, which such a claim
     /// keeps from being opened.
     #[must_use]
     pub fn is_claimed_by_writer(&self) -> bool {
@@ -180,6 +180,19 @@ impl FileDevice {
     /// If there are no descriptors left.
     pub fn claim(&self) -> io::Result<Claim> {
         self.file.try_clone().map(Claim)
+    }
+
+    /// A second device on the same open file, lock included, for a layer that owns what it works on. The two
+    /// know nothing of each other's changes of the length.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn another(&self) -> Result<Self> {
+        let file =
+            self.file.try_clone().map_err(|error| Error::io(&self.name, Operation::Open, None, &error))?;
+        let mut another = Self::from_file(file, &self.name)?;
+        another.zeroed = self.zeroed;
+        Ok(another)
     }
 
     /// The file itself, for a mapping of it.

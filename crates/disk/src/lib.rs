@@ -1,7 +1,7 @@
 //! Disk images as devices: files that hold the bytes of a disk in another order, with a map.
 //!
-//! [`Format::of`] recognises one by its content, [`open`] makes it a [`Device`] of the disk's bytes, [`create`]
-//! makes an empty one.
+//! [`Format::of`] recognises one by its content, [`open`] makes it a [`Device`] of the disk's bytes,
+//! [`create`] makes an empty one.
 //!
 //! | format | read | write | create |
 //! |---|---|---|---|
@@ -14,10 +14,10 @@
 //! Invariants: a range that the map has nothing for reads as zeros (or as the backing file). What was flushed
 //! is durable together with the map that leads to it.
 //!
-//! Hazards: all of it comes from strangers. Every place that a map names is checked to lie in the file, tables
-//! are bounded by the length of the file, and nothing outside of the image's directory is opened because an
-//! image names it ([`Backing`]). An image in a state that only its own program can finish (dirty, with
-//! snapshots, with a log to replay, a differencing child) is refused by name.
+//! Hazards: all of it comes from strangers. Every place that a map names is checked to lie in the file,
+//! tables are bounded by the length of the file, and nothing outside of the image's directory is opened
+//! because an image names it ([`Backing`]). An image in a state that only its own program can finish (dirty,
+//! with snapshots, with a log to replay, a differencing child) is refused by name.
 //!
 //! What it is not: it knows nothing of what lies on the disk.
 
@@ -70,8 +70,8 @@ impl fmt::Display for Format {
 const HEAD_LEN: u64 = 2048;
 
 impl Format {
-    /// The format of a file; `None` for one that holds the bytes of a disk as they are. One with an ext volume
-    /// is that, whatever it begins with.
+    /// The format of a file; `None` for one that holds the bytes of a disk as they are. One with an ext
+    /// volume is that, whatever it begins with.
     ///
     /// # Errors
     /// If the file can't be read.
@@ -148,26 +148,26 @@ pub enum New {
     VhdFixed,
 }
 
-/// Makes an empty file an image of a disk of `size` zero bytes, and opens it. `file` is open for writing; `uuid`
-/// names a VHD, for programs that use several at a time.
+/// Makes an empty file an image of a disk of `size` zero bytes, and opens it. `file` is open for writing;
+/// `uuid` names a VHD, for programs that use several at a time.
 ///
 /// # Errors
 /// See [`Error`]; the format may not take that size.
-pub fn create<'a>(
-    file: &'a FileDevice,
+pub fn create(
+    file: FileDevice,
     path: &Path,
     new: New,
     size: Bytes,
     uuid: [u8; 16],
-) -> Result<Box<dyn Device + 'a>> {
+) -> Result<Box<dyn Device>> {
     match new {
-        New::Qcow2 => Ok(Box::new(qcow2::Qcow2Device::create(file, path, size)?)),
+        New::Qcow2 => Ok(Box::new(qcow2::Qcow2Device::create(&file, path, size)?)),
         New::Vhd => {
-            vhd::create_dynamic(file, size, uuid)?;
+            vhd::create_dynamic(&file, size, uuid)?;
             vhd::open(file)
         }
         New::VhdFixed => {
-            vhd::create_fixed(file, size, uuid)?;
+            vhd::create_fixed(&file, size, uuid)?;
             vhd::open(file)
         }
     }

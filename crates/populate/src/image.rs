@@ -24,13 +24,15 @@ pub use size::Size;
 use crate::image_error::ImageError;
 use crate::layout::{InlineContents, Inodes, Layout, Load, TreeContents, Volume};
 use crate::like::Like;
-use crate::progress::Progress;
+use crate::on_demand::OnDemand;
+use crate::progress::{Progress, Quiet};
 use crate::tree::Tree;
 use crate::write::Writer;
 use hectare_device::Device;
 use hectare_mkfs::{FormatOptions, Plan};
 use hectare_units::{Blocks, Bytes};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 /// A tree laid out in a planned volume, ready to be written.
 pub struct Image<'t> {
@@ -119,11 +121,44 @@ impl<'t> Image<'t> {
         threads: NonZeroUsize,
         progress: &dyn Progress,
     ) -> Result<(), ImageError> {
+        self.write_to(device, None, threads, progress)
+    }
+
+    /// Makes the image a device that holds its metadata, and reads file data from the sources when it is
+    /// asked for. `report` is called once for each file that can't be read any more, or changed, with a line
+    /// that says so.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), for what has to be read now: small files that lie in inodes, and those
+    /// to be sealed.
+    ///
+    /// # Panics
+    /// If `tree` is not the one that was planned.
+    pub fn on_demand(
+        &self,
+        tree: &Arc<Tree>,
+        threads: NonZeroUsize,
+        report: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<OnDemand, ImageError> {
+        assert!(std::ptr::eq(self.load.tree, &raw const **tree), "the tree is the one that was planned");
+        let device = OnDemand::new(Arc::clone(tree), self.size(), report);
+        self.write_to(&device, Some(&device), threads, &Quiet)?;
+        device.finish();
+        Ok(device)
+    }
+
+    fn write_to(
+        &self,
+        device: &dyn Device,
+        on_demand: Option<&OnDemand>,
+        threads: NonZeroUsize,
+        progress: &dyn Progress,
+    ) -> Result<(), ImageError> {
         let volume = Volume::new(&self.plan, &self.load);
         let now = self.plan.options().now;
         let inline = InlineContents::default();
         let inodes = Inodes { load: &self.load, volume, layout: &self.layout, inline: &inline, now };
-        let writer = Writer { device, inodes: &inodes, progress };
+        let writer = Writer { device, on_demand, inodes: &inodes, progress };
         let contents = TreeContents::new(&inodes);
         // First the old content is given up, then the new content is written; the formatter writes the
         // superblock last, and only then there is a volume.

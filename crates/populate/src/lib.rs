@@ -9,7 +9,8 @@
 //! one fixed order. Names are bytes and need not be UTF-8.
 //!
 //! [`Image::plan`] lays a tree out in a volume of a given size, or of the smallest that holds it, and
-//! [`Image::write`] writes it.
+//! [`Image::write`] writes it. [`Image::on_demand`] makes a device of it that reads files when they are asked
+//! for.
 //!
 //! Hazards: a source directory can change between the scan and the copy. The data read is compared with the
 //! scan, and a difference is [`Error::Changed`]. An archive is untrusted input: any bytes give a tree or an
@@ -21,6 +22,7 @@ mod image;
 mod image_error;
 mod layout;
 mod like;
+mod on_demand;
 mod progress;
 mod source;
 mod time;
@@ -31,6 +33,7 @@ pub use error::{Error, ShownPath};
 pub use image::{Explanation, Image, Part, Size, reproducible};
 pub use image_error::ImageError;
 pub use like::{Like, OldInode};
+pub use on_demand::OnDemand;
 pub use progress::{Progress, Quiet};
 pub use source::{
     Addition, Content, Excludes, FileContexts, ModeChange, Opener, Options, Platform, Reference, Source, Spec,

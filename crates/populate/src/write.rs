@@ -14,6 +14,7 @@ mod gather;
 
 use crate::image_error::ImageError;
 use crate::layout::{Inodes, LOST_AND_FOUND, Layout, Load, Volume, file_type, verity_blocks};
+use crate::on_demand::{OnDemand, Run};
 use crate::progress::Progress;
 use crate::source::Opener;
 use crate::tree::{Kind, NodeId, Segment};
@@ -40,6 +41,8 @@ const BATCH_BYTES: Bytes = Bytes::mib(8);
 /// The content to write, and its destination.
 pub(crate) struct Writer<'a> {
     pub(crate) device: &'a dyn Device,
+    /// The device, if it is one that reads file data later: it gets to know where that is.
+    pub(crate) on_demand: Option<&'a OnDemand>,
     pub(crate) inodes: &'a Inodes<'a>,
     pub(crate) progress: &'a dyn Progress,
 }
@@ -85,6 +88,9 @@ impl Writer<'_> {
             None => {
                 self.attribute_blocks()?;
                 self.values()?;
+                if let Some(device) = self.on_demand {
+                    device.sort();
+                }
                 let tree = self.load().tree;
                 // What has another file's blocks is sealed with it.
                 let mut sealed = tree.sealed().filter(|id| tree.first_equal(*id).is_none());
@@ -265,7 +271,10 @@ impl Worker<'_> {
             _ if load.is_inline(id) => {}
             // Its blocks are another file's.
             Kind::File { .. } if load.tree.first_equal(id).is_some() => {}
-            Kind::File { .. } => self.file(id)?,
+            Kind::File { .. } => match self.writer.on_demand {
+                Some(device) => self.later(device, id),
+                None => self.file(id)?,
+            },
             Kind::Directory => self.directory(id)?,
             Kind::Symlink { target } if target.len() >= BLOCK_BYTES => {
                 self.writer.blocks(&mut self.gather, id, target)?;
@@ -339,6 +348,31 @@ impl Worker<'_> {
         }
         content.verify()?;
         Ok(())
+    }
+
+    /// Notes where a file's data is to be read from.
+    fn later(&self, device: &OnDemand, id: NodeId) {
+        let (tree, layout) = (self.writer.load().tree, self.writer.layout());
+        let size = self.writer.block_size();
+        let mut segments = tree.segments(id).peekable();
+        let mut runs = Vec::new();
+        for extent in layout.extents(id) {
+            let first = extent.logical.offset(size);
+            let stop = Bytes::new(extent.end() << size.shift());
+            while let Some(segment) = segments.peek().copied().filter(|segment| segment.at < stop) {
+                let end = segment.at + segment.len;
+                let (from, to) = (segment.at.max(first), end.min(stop));
+                if from < to {
+                    let place = extent.physical.offset(size) + (from - first);
+                    runs.push(Run::new(place, to - from, source_of(&segment, from), id));
+                }
+                if end > stop {
+                    break; // the rest of it lies in the next extent
+                }
+                segments.next();
+            }
+        }
+        device.add(runs);
     }
 
     /// Reads a file whose content lies in its inode.

@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 28] = [
+const LAYERS: [&str; 29] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -28,6 +28,7 @@ const LAYERS: [&str; 28] = [
     "hectare-resize",
     "hectare-tune",
     "hectare-populate",
+    "hectare-disk-build",
     "hectare-engine",
     "hectare-repair",
     "hectare-export",

@@ -1,10 +1,10 @@
 //! `hectare build`.
 
+pub(super) mod content;
 mod goal;
 mod like;
-mod volume_source;
+pub(super) mod volume_source;
 
-use super::format_options::{FormatArguments, usage};
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_path::same_file;
 use crate::name::shown;
@@ -12,17 +12,14 @@ use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
 use crate::reproducible::epoch as source_date_epoch;
-use crate::size_arg::parse_size;
+use content::{ContentArguments, read};
 use goal::Target;
-use hectare_mkfs::{FormatOptions, FsType, whole_pages};
-use hectare_populate::{
-    Addition, Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
-};
+use hectare_mkfs::whole_pages;
+use hectare_populate::{Explanation, Image, ImageError, Size, Tree, reproducible};
 use hectare_units::Bytes;
 use hectare_units::hex;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -48,58 +45,14 @@ pub(crate) struct Arguments {
     /// be in place of :TAG; or an ext2, ext3 or ext4 image, IMAGE[:DIR]
     #[arg(long, required = true, value_name = "SOURCE")]
     from: Vec<OsString>,
-    /// Size: min for the smallest that holds everything, or bytes with K, M, G, T; min plus 10 % if not given
-    #[arg(long, value_name = "min|SIZE", conflicts_with = "free")]
-    size: Option<String>,
-    /// Leave this much free: bytes with K, M, G, T
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    free: Option<u64>,
     /// Keep inodes and blocks of unchanged files where this older image has them, and print how much differs
     #[arg(long, value_name = "OLD", conflicts_with_all = ["size", "free"])]
     like: Option<PathBuf>,
     /// Print what each part of the size is for
     #[arg(long)]
     explain_size: bool,
-    /// Exclude files that match a pattern, as in .gitignore
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<OsString>,
-    /// Seal files that match a pattern, as in .gitignore, with fs-verity (SHA-256); needs -O verity
-    #[arg(long, value_name = "PATTERN")]
-    fs_verity: Vec<OsString>,
-    /// Give everything to this owner: UID:GID
-    #[arg(long, value_name = "UID:GID", value_parser = crate::passwd::Owner::parse)]
-    owner: Option<crate::passwd::Owner>,
-    /// Change permissions, as in chmod: u=rwX,go=rX; D: and F: before a clause limit it to directories or the
-    /// rest
-    #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
-    modes: Option<hectare_populate::ModeChange>,
-    /// Add a file after all sources: HOST:/PATH[,mode=MODE,uid=UID,gid=GID]
-    ///
-    /// HOST ends before the last ":/" and may be a symbolic link to the file; PATH is its place in the image.
-    /// The mode is the file's and the owner root, if not given; attributes are not taken. Missing directories
-    /// are made (mode 0755), links among them are followed inside the image, and a file, link or device of
-    /// that name is replaced; a directory is not. Of two with one PATH the later wins; --spec comes after.
-    #[arg(long, value_name = "HOST:/PATH")]
-    add: Vec<OsString>,
-    /// Store the blocks of files with the same content once; the image is for reading only then
-    ///
-    /// Whole files are compared, by size, holes and SHA-256; hard links stay what they are. Such an image has
-    /// the feature shared_blocks, as Android's have: Linux mounts it read-only (-o ro), and nothing may write
-    /// to it. Where no files are equal, it is an image as any other.
-    #[arg(long)]
-    dedupe: bool,
     #[command(flatten)]
-    described: super::described::DescribedArguments,
-    /// Accept an empty archive
-    #[arg(long)]
-    allow_empty: bool,
-    /// Refuse sources that unpack to more than this: bytes with K, M, G, T
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    max_size: Option<u64>,
-    /// Of a container image for several platforms, take this one: OS/ARCHITECTURE[/VARIANT] (this machine's,
-    /// if not given)
-    #[arg(long, value_name = "PLATFORM", value_parser = Platform::parse)]
-    platform: Option<Platform>,
+    content: ContentArguments,
     /// Write to this file how the container image is to be run, as JSON: entry point, environment, user,
     /// working directory
     #[arg(long, value_name = "FILE")]
@@ -107,14 +60,6 @@ pub(crate) struct Arguments {
     /// Read and verify the sources, and make no image
     #[arg(long, conflicts_with_all = ["size", "free", "like", "explain_size", "config"])]
     verify_only: bool,
-    /// Type: ext2, ext3 or ext4
-    #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
-    fs_type: String,
-    #[command(flatten)]
-    format: FormatArguments,
-    /// Number of threads (as many as the machine runs at once, if not given)
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
     /// Replace an existing image, or what a device or part holds
     #[arg(short = 'F', long)]
     force: bool,
@@ -140,31 +85,18 @@ impl Arguments {
             .expect("an image is required where it is not only verified")
     }
 
-    fn threads(&self) -> NonZeroUsize {
-        self.threads.unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
-    }
-
-    fn size(&self) -> Outcome<Size> {
-        Ok(match (self.size.as_deref(), self.free) {
-            (Some("min"), _) => Size::Min,
-            (Some(text), _) => Size::Exactly(Bytes::new(parse_size(text).map_err(Failure::Usage)?)),
-            (None, Some(free)) => Size::Free(Bytes::new(free)),
-            (None, None) => Size::Default,
-        })
-    }
-
     /// The size to make for a target: of one that is there, all of it, if no other is given.
     fn size_for(&self, target: &Target<'_>) -> Outcome<Size> {
         if target.is_stdout() && (self.json || self.explain_size) {
             let reason = "--json and --explain-size print to standard output, where the image goes";
             return Err(Failure::Usage(reason.to_owned()));
         }
-        let Some(room) = target.room() else { return self.size() };
+        let Some(room) = target.room() else { return self.content.size() };
         if self.like.is_some() {
             let reason = "--like makes images in files only: make one, and copy it to the device";
             return Err(Failure::of(target.shown(), reason));
         }
-        match self.size()? {
+        match self.content.size()? {
             Size::Default => Ok(Size::Exactly(whole_pages(room))),
             Size::Exactly(asked) => target.check_room(asked).map(|()| Size::Exactly(asked)),
             other => Ok(other),
@@ -181,82 +113,12 @@ impl Arguments {
         writeln!(out, "{line}")?;
         out.finish()
     }
-
-    fn source_options(&self, epoch: Option<i64>) -> Outcome<Options> {
-        let mut excludes = Excludes::default();
-        for pattern in &self.exclude {
-            excludes.add(pattern.as_bytes()).map_err(|error| Failure::Usage(error.to_string()))?;
-        }
-        let owner = match self.owner {
-            None => None,
-            Some(crate::passwd::Owner { uid: Some(uid), gid: Some(gid) }) => Some((uid, gid)),
-            Some(_) => return Err(Failure::Usage("--owner: give both, UID:GID".to_owned())),
-        };
-        let additions = self.add.iter().map(|argument| Addition::parse(argument));
-        let additions =
-            additions.collect::<Result<_, _>>().map_err(|error| Failure::Usage(error.to_string()))?;
-        self.described.fill(Options {
-            owner,
-            additions,
-            find_duplicates: self.dedupe,
-            modes: self.modes.clone(),
-            source_date_epoch: epoch,
-            excludes,
-            threads: self.threads(),
-            allow_empty: self.allow_empty,
-            platform: self.platform.clone(),
-            max_size: self.max_size.map(Bytes::new),
-            ..Options::default()
-        })
-    }
-
-    /// The format's options: mke2fs's, but without blocks reserved for root unless requested.
-    fn format_options(&self) -> Outcome<FormatOptions> {
-        self.format.refuse_external_journal("hectare build")?;
-        let mut options = self.format.options()?;
-        options.fs_type = FsType::by_name(&self.fs_type).map_err(usage)?;
-        if !self.format.asks_for_reserve() {
-            options.reserved_percent = 0.0;
-        }
-        Ok(options)
-    }
 }
 
 impl hectare_populate::Progress for Progress {
     fn advance(&self, bytes: Bytes) {
         self.bytes(bytes.get());
     }
-}
-
-/// Reads the sources, and reports what is worth knowing of them.
-fn read(arguments: &Arguments, epoch: Option<i64>) -> Outcome<Tree> {
-    let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());
-    let sources =
-        arguments.from.iter().map(|argument| match Source::from_argument(argument).map_err(failed)? {
-            // Only what would be read as an archive may be a volume: a pipe must not be opened twice.
-            archive @ Source::Archive(_) => Ok(volume_source::of(argument)?.unwrap_or(archive)),
-            other => Ok(other),
-        });
-    let sources = sources.collect::<Outcome<_>>()?;
-    let mut tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
-    let mut sealed = Excludes::default();
-    for pattern in &arguments.fs_verity {
-        let added = sealed.add_of(pattern.as_bytes(), "--fs-verity");
-        added.map_err(|error| Failure::Usage(error.to_string()))?;
-    }
-    if !sealed.is_empty() {
-        tree.seal(&sealed);
-    }
-    for warning in tree.warnings() {
-        tell(format_args!("warning: {warning}"));
-    }
-    for (name, count) in tree.left_out() {
-        tell(format_args!(
-            "note: attribute {} of {count} files left out: ext4 has none of its kind",
-            shown(name)
-        ));
-    }
-    Ok(tree)
 }
 
 /// The file that is to say how the container image is run, and its text.
@@ -304,14 +166,14 @@ struct Verified {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let format = arguments.format_options()?;
+    let format = arguments.content.format_options()?;
     let epoch = source_date_epoch()?;
     if arguments.verify_only {
-        return verified(arguments, &read(arguments, epoch)?);
+        return verified(arguments, &read(&arguments.from, &arguments.content, epoch)?);
     }
     let target = Target::of(arguments.image(), arguments.part)?;
     let size = arguments.size_for(&target)?;
-    let tree = read(arguments, epoch)?;
+    let tree = read(&arguments.from, &arguments.content, epoch)?;
     let config = image_config(arguments, &tree)?;
     let like = arguments.like.as_deref().map(like::read).transpose()?;
     let format = match &like {
@@ -345,7 +207,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let goal = target.open(image.size(), arguments.force)?;
     let progress = Progress::new("writing");
-    image.write(goal.device(), arguments.threads(), &progress).map_err(failed)?;
+    image.write(goal.device(), arguments.content.threads(), &progress).map_err(failed)?;
     drop(progress);
     if let Some((path, text)) = config {
         write_file(path, format!("{text}\n").as_bytes())?;
@@ -359,7 +221,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let (Some(old), Some(changed), false) = (&arguments.like, &changed, arguments.json) {
         arguments.remark(&like::report(old, changed))?;
     }
-    if arguments.dedupe && !arguments.json {
+    if arguments.content.dedupes() && !arguments.json {
         let (files, bytes) = (tree.duplicates(), image.shared());
         arguments
             .remark(&format!("{files} files share {bytes} bytes of blocks with files of the same content"))?;
@@ -420,8 +282,8 @@ fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>, changed: Option<u6
             special: totals.special,
             uuid_hex: hex(&image.format().superblock().uuid()),
             parts: explanation.parts.iter().map(part).collect(),
-            duplicate_files: arguments.dedupe.then(|| tree.duplicates()),
-            shared_bytes: arguments.dedupe.then(|| image.shared().get()),
+            duplicate_files: arguments.content.dedupes().then(|| tree.duplicates()),
+            shared_bytes: arguments.content.dedupes().then(|| image.shared().get()),
             changed_blocks: changed,
             peak_kib: peak_kib(),
         });

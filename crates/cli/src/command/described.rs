@@ -25,6 +25,11 @@ pub(crate) struct DescribedArguments {
 }
 
 impl DescribedArguments {
+    /// Whether any of them was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.spec.is_empty() || self.file_contexts.is_some()
+    }
+
     /// `options` with what the arguments say.
     pub(crate) fn fill(&self, options: Options) -> Outcome<Options> {
         let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The format of a volume.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Default, PartialEq)]
 pub(crate) struct FormatArguments {
     /// Bytes per block: 1024 to 65536; -BYTES for no fewer than that
     #[arg(short = 'b', value_name = "BYTES", value_parser = BlockBytes::parse, allow_hyphen_values = true)]
@@ -147,7 +147,7 @@ impl FormatArguments {
 }
 
 /// The bytes of a block, or the least that it has.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct BlockBytes {
     least: bool,
     bytes: u64,

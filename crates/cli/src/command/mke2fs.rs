@@ -197,7 +197,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     arguments.refuse()?;
     let path =
         arguments.image.as_ref().ok_or_else(|| Failure::Usage("name the device or file".to_owned()))?;
-    refuse_disk_format_name(path)?;
+    refuse_disk_format_name(path, false)?;
     let words = Words::of(arguments.format.extended.iter().chain(&arguments.raid))?;
     let target = Target::of(path, words.part, arguments)?;
     let options = options(arguments, &target, &words)?;

@@ -9,6 +9,7 @@ pub(crate) mod xfs;
 use super::format_options::FormatArguments;
 use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome, tell};
+use crate::image_device::is_there;
 use crate::progress::Meter;
 use crate::reproducible::epoch;
 use crate::size_arg::with_suffix;
@@ -88,7 +89,7 @@ fn command_at(arguments: &[OsString]) -> usize {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| image.failed(&error);
-    refuse_disk_format_name(&image.image)?;
+    refuse_disk_format_name(&image.image, image.part.is_whole() && !is_there(&image.image))?;
     let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.format.makes_journal() {

@@ -1,16 +1,21 @@
 //! `hectare serve`.
 
-use crate::failure::{Failure, Outcome};
+use super::build::content::{ContentArguments, read};
+use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
+use crate::reproducible::epoch;
+use hectare_device::Device;
 use hectare_nbd::{Address, Export, Listener, PORT, Place, Server};
+use hectare_populate::{Image, reproducible};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Export an image, a device or a partition by NBD
 ///
@@ -19,12 +24,26 @@ use std::path::PathBuf;
 /// Clients read and write, trim and zero, flush, and ask where holes are. The image is locked as by any
 /// command that writes it (with --read-only: reads it). A socket is made for its owner alone; a port must be
 /// on loopback, as the protocol has no password and no encryption, unless --public is given.
+///
+/// With --build an image is served that was never written: it is planned as by `hectare build` with the same
+/// options, its metadata lies in memory, and files are read from the sources when clients ask for them. It is
+/// for reading only. A source that changes meanwhile is an error to the client, and is named here.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare serve disk.img --nbd unix:/run/disk.sock\n  hectare ls \
-                  'nbd+unix:///?socket=/run/disk.sock:/etc'\n  hectare serve disk.img -r --partition 2")]
+                  'nbd+unix:///?socket=/run/disk.sock:/etc'\n  hectare serve disk.img -r --partition 2\n  \
+                  hectare serve --build --from rootfs/ --nbd unix:/run/disk.sock")]
 pub(crate) struct Arguments {
     /// The image, block device or export
-    image: PathBuf,
+    #[arg(required_unless_present = "build", conflicts_with = "build")]
+    image: Option<PathBuf>,
+    /// Serve the image that `hectare build` would make, without writing it
+    #[arg(long, requires = "from")]
+    build: bool,
+    /// With --build: a source, as for `hectare build`
+    #[arg(long, requires = "build", value_name = "SOURCE")]
+    from: Vec<OsString>,
+    #[command(flatten)]
+    content: ContentArguments,
     /// Listen there: unix:PATH, HOST or HOST:PORT [default: 127.0.0.1:10809]
     #[arg(long, value_name = "PLACE", value_parser = parse_place)]
     nbd: Option<Place>,
@@ -54,18 +73,54 @@ fn parse_place(text: &str) -> Result<Place, String> {
     Ok(address.place)
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let name = arguments.part.shown(&shown(arguments.image.as_os_str().as_bytes()));
-    let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
+/// What is served: its bytes, and how they are called.
+struct Served {
+    device: Arc<dyn Device>,
+    name: String,
+    description: String,
+    read_only: bool,
+}
+
+/// The image that is there.
+fn there(arguments: &Arguments, image: &Path) -> Outcome<Served> {
+    if arguments.content.is_given() {
+        return Err(Failure::Usage("options of an image to be built need --build".to_owned()));
+    }
+    let name = arguments.part.shown(&shown(image.as_os_str().as_bytes()));
     let hold = if arguments.read_only { Hold::Writers } else { Hold::Everybody };
     // The disk as a whole, also if there is only one volume on it.
-    let device = arguments.part.of(whole_device(&arguments.image, arguments.part, hold)?)?;
-    let export = Export {
-        device,
-        name: arguments.export.clone().into_bytes(),
-        description: description(arguments.image.file_name()),
-        read_only: arguments.read_only,
+    let device = arguments.part.of(whole_device(image, arguments.part, hold)?)?;
+    Ok(Served { device, name, description: description(image.file_name()), read_only: arguments.read_only })
+}
+
+/// The image that is planned, and not written.
+fn planned(arguments: &Arguments) -> Outcome<Served> {
+    if !arguments.part.is_whole() {
+        return Err(Failure::Usage("--partition and --offset are for a disk that is there".to_owned()));
+    }
+    let content = &arguments.content;
+    let format = content.format_options()?;
+    let epoch = epoch()?;
+    let tree = Arc::new(read(&arguments.from, content, epoch)?);
+    let format = match epoch {
+        Some(epoch) => reproducible(&format, epoch, &tree),
+        None => format,
     };
+    let failed = |error: hectare_populate::ImageError| Failure::Line(error.to_string());
+    let image = Image::plan(&tree, &format, content.size()?, true).map_err(failed)?;
+    let device = image.on_demand(&tree, content.threads(), Box::new(|line| tell(line))).map_err(failed)?;
+    let name = arguments.from.iter().map(|from| shown(from.as_bytes())).collect::<Vec<_>>().join(", ");
+    let description = "planned image".to_owned();
+    Ok(Served { device: Arc::new(device), name: format!("an image of {name}"), description, read_only: true })
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let Served { device, name, description, read_only } = match &arguments.image {
+        Some(image) => there(arguments, image)?,
+        None => planned(arguments)?,
+    };
+    let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
+    let export = Export { device, name: arguments.export.clone().into_bytes(), description, read_only };
     let place = arguments.nbd.clone().unwrap_or_else(|| Place::Tcp("127.0.0.1".to_owned(), PORT));
     let at = |error: hectare_nbd::Error| Failure::of(format_args!("{name} at {}", place_text(&place)), error);
     let listener = Listener::bind(&place, arguments.public).map_err(at)?;

@@ -20,6 +20,7 @@ mod dedupe;
 mod described;
 mod diff;
 mod disk_image;
+mod disks;
 mod errors;
 mod explain;
 mod export;

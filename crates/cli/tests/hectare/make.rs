@@ -107,7 +107,7 @@ fn what_a_volume_leaves_of_its_size_is_said() {
 fn a_name_of_a_container_and_a_device_that_is_not_there_are_refused() {
     let bench = Bench::empty();
     std::fs::create_dir(bench.local("from")).unwrap();
-    let (image, from) = (bench.local("disk.qcow2"), bench.local("from"));
+    let (image, from) = (bench.local("disk.vmdk"), bench.local("from"));
     let (image, from) = (image.to_str().unwrap(), from.to_str().unwrap());
     for words in [
         &["mkfs", "-q", image, "8M"][..],
@@ -116,8 +116,8 @@ fn a_name_of_a_container_and_a_device_that_is_not_there_are_refused() {
         &["build", "--from", from, image],
     ] {
         let refused = hectare(words);
-        assert!(refused.refused().contains("hectare convert"), "{}", refused.err);
-        assert!(!bench.local("disk.qcow2").exists());
+        assert!(refused.refused().contains("qemu-img convert -O vmdk"), "{}", refused.err);
+        assert!(!bench.local("disk.vmdk").exists());
     }
     for words in [
         &["mkfs", "-q", "/dev/hectare-none", "8M"][..],

@@ -9,10 +9,11 @@ use crate::command::mkfs;
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
+use crate::new_disk::{Kind, NewDisk};
 use crate::output::reason;
 use crate::partition_args::Part;
 use crate::remote::is_address;
-use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
+use hectare_device::{Device, FileDevice, Overwrite};
 use hectare_units::Bytes;
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -39,7 +40,7 @@ impl<'a> Target<'a> {
         if target.is_stdout() {
             return target.check_stdout().map(|()| target);
         }
-        crate::disk_format::refuse_disk_format_name(path)?;
+        crate::disk_format::refuse_disk_format_name(path, part.is_whole() && !is_address(path))?;
         let in_place = match std::fs::metadata(path) {
             _ if is_address(path) => true,
             Ok(data) => !part.is_whole() || data.file_type().is_block_device(),
@@ -110,8 +111,8 @@ impl<'a> Target<'a> {
             return Err(Failure::of(name, "the file exists; use --force to replace it"));
         }
         let overwrite = if force { Overwrite::Replace } else { Overwrite::Refuse };
-        let pending = FileOptions::new().write(true).create_pending(self.path, size, overwrite);
-        pending.map(|pending| Goal::New(Box::new(pending))).map_err(device_failed)
+        let new = NewDisk::create(self.path, Kind::of_name(self.path)?, size, overwrite)?;
+        Ok(Goal::New(Box::new(new)))
     }
 }
 
@@ -120,7 +121,7 @@ pub(super) enum Goal {
     /// A device or part of a disk, written in place.
     There(mkfs::Goal),
     /// A file that gets its name when it is complete.
-    New(Box<PendingFile>),
+    New(Box<NewDisk>),
     /// A file without a name, to be copied to standard output, and a second handle of it.
     Nameless(Box<FileDevice>, File),
 }
@@ -141,7 +142,7 @@ impl Goal {
     pub(super) fn device(&self) -> &dyn Device {
         match self {
             Self::There(goal) => goal.device(),
-            Self::New(pending) => pending.device(),
+            Self::New(new) => new.device(),
             Self::Nameless(device, _) => &**device,
         }
     }
@@ -150,7 +151,7 @@ impl Goal {
     pub(super) fn finish(self) -> Outcome {
         match self {
             Self::There(goal) => goal.finish(),
-            Self::New(pending) => pending.publish().and_then(|device| device.flush()).map_err(device_failed),
+            Self::New(new) => new.finish(),
             Self::Nameless(_, mut image) => {
                 let copied = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| {
                     // Not through a buffer, which would hide an error until after the end.

@@ -27,7 +27,7 @@ const BUFFER_LEN: usize = 256 << 10;
 ///
 /// # Errors
 /// If the volume can't be opened.
-pub(super) fn of(argument: &OsStr) -> Outcome<Option<Source>> {
+pub(in crate::command) fn of(argument: &OsStr) -> Outcome<Option<Source>> {
     let place = ImagePath::parse(argument);
     if !is_volume(&place) {
         return Ok(None);

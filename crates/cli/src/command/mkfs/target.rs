@@ -2,8 +2,9 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, is_there, whole_device, with_topology};
+use crate::new_disk::{Kind, NewDisk};
 use crate::partition_args::Part;
-use hectare_device::{Device, FileOptions, Overwrite, PendingFile, SliceDevice, Topology};
+use hectare_device::{Device, FileOptions, Overwrite, SliceDevice, Topology};
 use hectare_mkfs::refuse_occupied;
 use hectare_units::Bytes;
 use std::path::Path;
@@ -19,7 +20,7 @@ enum Target {
     /// An existing file or device, or a part of it.
     There(Arc<dyn Device>),
     /// A file that gets its name when it is complete.
-    New(Box<PendingFile>),
+    New(Box<NewDisk>),
 }
 
 impl Goal {
@@ -72,14 +73,14 @@ impl Goal {
             let target = Target::There(part.of(Arc::new(file))?);
             return Ok(Self { target, topology: Topology::default() });
         }
-        let pending = options.create_pending(path, size, Overwrite::Refuse).map_err(device_failed)?;
-        Ok(Self { target: Target::New(Box::new(pending)), topology: Topology::default() })
+        let new = NewDisk::create(path, Kind::of_name(path)?, size, Overwrite::Refuse)?;
+        Ok(Self { target: Target::New(Box::new(new)), topology: Topology::default() })
     }
 
     pub(in crate::command) fn device(&self) -> &dyn Device {
         match &self.target {
             Target::There(device) => &**device,
-            Target::New(pending) => pending.device(),
+            Target::New(new) => new.device(),
         }
     }
 
@@ -92,9 +93,7 @@ impl Goal {
     pub(in crate::command) fn finish(self) -> Outcome {
         match self.target {
             Target::There(device) => device.flush().map_err(device_failed),
-            Target::New(pending) => {
-                pending.publish().and_then(|device| device.flush()).map_err(device_failed)
-            }
+            Target::New(new) => new.finish(),
         }
     }
 }

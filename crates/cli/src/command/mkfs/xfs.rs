@@ -5,6 +5,7 @@ use super::target::Goal;
 use super::watched;
 use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome};
+use crate::image_device::is_there;
 use crate::reproducible::epoch;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
 use hectare_units::{Bytes, hex};
@@ -145,7 +146,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         _ => image.failed(&error),
     };
     arguments.refuse()?;
-    refuse_disk_format_name(&image.image)?;
+    refuse_disk_format_name(&image.image, image.part.is_whole() && !is_there(&image.image))?;
     let mut options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
         let (size, device) = image.look(options.size)?;
