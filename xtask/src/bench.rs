@@ -1,5 +1,5 @@
-//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]
-//! [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
+//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount|resize
+//! [--only NAME] [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | [`mount`] | what goes through a mount, against fuse2fs; its own options and contenders |
 //! | [`io`] | overwriting, fsync, and the cost of the journal; on disk, too, and against a bare file |
 //! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; described there, since its form differs |
+//! | [`resize`] | the smallest size, against resize2fs; described there, since its form differs |
 //!
 //! For `allocator` and `io`, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if requested, and
 //! then runs its contenders in turn, round by round, each on a fresh copy: the kernel through a loop device
@@ -32,6 +33,7 @@ mod io;
 mod mkfs;
 mod mount;
 mod plan;
+mod resize;
 mod results;
 
 use crate::scratch::leave_nothing;
@@ -42,7 +44,7 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]... [--pairs N] \
+const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|resize [--only NAME]... [--pairs N] \
                      [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// One comparison.
@@ -54,6 +56,8 @@ enum Comparison {
     Formatters,
     /// Checkers.
     Checkers,
+    /// Who makes a volume small.
+    Shrinkers,
 }
 
 /// The options of the command line.
@@ -85,6 +89,7 @@ impl Options {
             "io" => Comparison::Workloads(io::sections),
             "mkfs" => Comparison::Formatters,
             "check" => Comparison::Checkers,
+            "resize" => Comparison::Shrinkers,
             other => return Err(format!("{other} is no comparison")),
         };
         let mut options = Self {
@@ -138,6 +143,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         Comparison::Workloads(sections) => workloads(&options, &sections(&options)),
         Comparison::Formatters => formatters(&options),
         Comparison::Checkers => checkers(&options),
+        Comparison::Shrinkers => shrinkers(&options),
     }
 }
 
@@ -198,6 +204,15 @@ fn checkers(options: &Options) -> bool {
         return true;
     }
     built(options.binary.as_deref()).is_some_and(|binary| check::run(options, &binary))
+}
+
+/// Runs the comparison of who makes a volume small.
+fn shrinkers(options: &Options) -> bool {
+    if options.list {
+        resize::list();
+        return true;
+    }
+    built(options.binary.as_deref()).is_some_and(|binary| resize::run(options, &binary))
 }
 
 /// The given program, or a new build.

@@ -93,6 +93,7 @@ pub fn make_room(copy: &Arc<dyn Device>, goal: &Features, also: &[Range<u64>]) -
 fn write(volume: &mut Volume, copy: &Arc<dyn Device>) -> Result<()> {
     volume.stage()?;
     let size = volume.geometry().block_size;
+    volume.copies.make(copy, size)?;
     for (nr, bytes) in staging::newer(&volume.staged, None) {
         copy.write_at(nr.offset(size), &bytes)?;
     }
