@@ -3,7 +3,7 @@
 use crate::admit;
 use crate::commit::{self, Kind, Transaction};
 use crate::error::{Error, Result};
-use crate::evacuate::{self, Relocated};
+use crate::evacuate::{self, Moved, Relocated};
 use crate::inodes;
 use crate::journal::{Journal, read_superblock};
 use crate::loan::{self, Loan};
@@ -257,12 +257,12 @@ impl<'a> Run<'a> {
         let moved = evacuate::evacuate(&mut self.volume, clusters.clone(), new.geometry().inodes_count())?;
         self.outcome.blocks_moved += moved.blocks;
         self.outcome.inodes_moved += moved.inodes;
-        self.move_journal(clusters, moved.left)
+        self.move_journal(clusters, moved)
     }
 
-    /// Moves the volume's own journal, if it lies in what is to be left. The clusters `barred` are in use on
-    /// the device still.
-    fn move_journal(&mut self, leaving: RangeSet<u64>, barred: RangeSet<u64>) -> Result<()> {
+    /// Moves the volume's own journal, if it lies in what is to be left; what was `moved` is on the device
+    /// with the space that it takes.
+    fn move_journal(&mut self, leaving: RangeSet<u64>, moved: Moved) -> Result<()> {
         let Some(nr) = evacuate::journal(&self.volume) else { return Ok(()) };
         let inode = match &self.loan {
             Some(Loan { own: Some(own), .. }) => own.clone(),
@@ -272,12 +272,12 @@ impl<'a> Run<'a> {
         if !evacuate::is_touched(&mut self.volume, nr, &inode, &leaving)? {
             return Ok(());
         }
-        self.end_transaction(Kind::Whole)?;
+        let is_alone = moved.blocks == 0 && moved.inodes == 0 && !moved.groups;
         let Relocated { inode, left, blocks } =
-            evacuate::relocate_journal(&mut self.volume, nr, &inode, leaving, barred)?;
+            evacuate::relocate_journal(&mut self.volume, nr, &inode, leaving, moved.left)?;
         self.outcome.blocks_moved += blocks;
         let was_loose = std::mem::replace(&mut self.is_loose, true);
-        self.end_transaction(Kind::Marks)?;
+        self.end_transaction(if is_alone { Kind::Marks } else { Kind::Whole })?;
         match &mut self.loan {
             Some(loan) => loan.own = Some(inode),
             None => {
@@ -339,7 +339,6 @@ impl<'a> Run<'a> {
         }
         let size = self.volume.geometry().block_size;
         self.volume.copies.make(&*self.volume.disk, size)?;
-        self.volume.disk.flush()?;
         let mut previous = None;
         for transaction in &self.transactions {
             let is_safe = transaction.write(&self.volume.disk, previous, self.options.now)?;

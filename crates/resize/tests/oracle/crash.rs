@@ -3,12 +3,14 @@
 
 use crate::support::{OPTIONS, Pair};
 use hectare_device::{CrashStates, Device, Event, MemoryDevice, RecordDevice};
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_oracle::{
-    Entry, KernelMount, Skip, assert_same, dumpe2fs_superblock, fsck, scratch, skip, skip_part,
+    Entry, KernelMount, Skip, assert_same, dumpe2fs, dumpe2fs_superblock, fsck, scratch, skip, skip_part,
 };
 use hectare_resize::{Options, Target, Width};
 use hectare_units::{Bytes, index_of};
+use rangemap::RangeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -185,6 +187,91 @@ fn write_sparse(device: &dyn Device, path: &Path) {
         device.read_at(Bytes::new(at), part).unwrap();
         if part.iter().any(|byte| *byte != 0) {
             file.write_all_at(part, at).unwrap();
+        }
+    }
+}
+
+/// Blocks that are in use and were written before anything says that the volume is being changed.
+fn written_while_in_use(case: &Case) -> Result<Vec<u64>, Skip> {
+    let image = case.pair.make()?;
+    let dump = dumpe2fs(&image)?;
+    let size = dump.number("Block size");
+    let mut free = RangeSet::new();
+    for list in dump.groups.iter().flat_map(|group| &group.lines) {
+        let Some(list) = list.trim().strip_prefix("Free blocks: ") else { continue };
+        for range in list.split(", ").filter(|range| !range.is_empty()) {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            free.insert(first.parse().unwrap()..last.parse::<u64>().unwrap() + 1);
+        }
+    }
+    free.insert(dump.number("Block count")..u64::MAX);
+    let recorded = Arc::new(RecordDevice::new(MemoryDevice::from_bytes(&fs::read(&image).unwrap())));
+    fs::remove_file(image).unwrap();
+    let disk: Arc<dyn Device> = Arc::<RecordDevice<MemoryDevice>>::clone(&recorded);
+    let options = Options { width: case.width, ..OPTIONS };
+    hectare_resize::resize(&disk, Target::Bytes(Bytes::mib(case.pair.to)), true, &options).unwrap();
+    let log = recorded.log();
+    let before = log.iter().map_while(|event| match event {
+        Event::Write { at, data, .. } if at.get() != 1024 => {
+            Some(at.get() / size..(at.get() + hectare_units::u64_of(data.len())).div_ceil(size))
+        }
+        Event::Write { .. } => None,
+        _ => Some(0..0),
+    });
+    Ok(before.flatten().filter(|nr| !free.contains(nr)).collect())
+}
+
+#[test]
+fn data_moves_to_blocks_that_are_free() {
+    let more = [
+        Case::new("ext2-rev-0", &["-g", "4096"], 60, 900),
+        Case::new("ext2-plain", &["-b", "1024", "-g", "4096"], 60, 900),
+        Case::new("small-groups", &["-G", "8"], 100, 37),
+    ];
+    for case in cases().iter().chain(&more) {
+        match written_while_in_use(case) {
+            Ok(found) => assert!(found.is_empty(), "{:?}: blocks {found:?}", case.pair),
+            Err(skip) => {
+                skip_part!(format!("data_moves_to_blocks_that_are_free, {}", case.pair.combo.name), skip);
+            }
+        }
+    }
+}
+
+/// Superblocks of a resize that say that a log is to be replayed and do not say which.
+fn nameless_logs(case: &Case) -> Result<Vec<usize>, Skip> {
+    let image = case.pair.make()?;
+    let recorded = Arc::new(RecordDevice::new(MemoryDevice::from_bytes(&fs::read(&image).unwrap())));
+    fs::remove_file(image).unwrap();
+    let disk: Arc<dyn Device> = Arc::<RecordDevice<MemoryDevice>>::clone(&recorded);
+    hectare_resize::resize(&disk, Target::Bytes(Bytes::mib(case.pair.to)), true, &OPTIONS).unwrap();
+    let log = recorded.log();
+    let superblocks = log.iter().enumerate().filter_map(|(nr, event)| match event {
+        Event::Write { at, data, .. } => {
+            let start = index_of(1024_u64.checked_sub(at.get())?);
+            let bytes = data.get(start..start + 1024)?;
+            Some((nr, SuperBlock::parse(bytes, Bytes::new(u64::MAX)).ok()?))
+        }
+        _ => None,
+    });
+    let needs = |sb: &SuperBlock| sb.features().incompat.contains(Incompat::RECOVER);
+    let all: Vec<_> = superblocks.filter(|(_, sb)| needs(sb)).collect();
+    assert!(!all.is_empty(), "{:?}: a journal takes it", case.pair);
+    Ok(all.into_iter().filter(|(_, sb)| sb.journal_inode().is_none()).map(|(nr, _)| nr).collect())
+}
+
+#[test]
+fn regression_a_superblock_names_the_log_that_is_to_be_replayed() {
+    for case in [
+        Case::new("ext2-1k-128", &[], 60, 34),
+        Case::new("ext2", &["-g", "2048"], 80, 48),
+        Case::new("ext4", &["-g", "2048"], 80, 48),
+    ] {
+        match nameless_logs(&case) {
+            Ok(found) => assert!(found.is_empty(), "{:?}: writes {found:?}", case.pair),
+            Err(reason) => {
+                skip!("regression_a_superblock_names_the_log_that_is_to_be_replayed", reason);
+            }
         }
     }
 }
