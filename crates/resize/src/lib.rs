@@ -39,7 +39,7 @@ mod target;
 mod tree;
 mod volume;
 
-pub use convert::{CONVERTED, convert, make_room};
+pub use convert::{CONVERTED, convert, is_journal_in, make_room, room};
 pub use error::{Error, Result};
 pub use journal::Journal;
 pub use resize::{Target, estimate, resize};

@@ -2,7 +2,7 @@
 //!
 //! What changes blocks in use needs a journal to survive a crash. So a journal that is asked for comes first
 //! and one that goes away goes last; where there is none, or too small a one, another takes its place for a
-//! while.
+//! while. One that lies where metadata of the new form is to lie is made anew elsewhere before.
 
 use crate::change::Changes;
 use crate::commit::Order;
@@ -18,7 +18,7 @@ use crate::volume::{Overlay, Volume};
 use hectare_device::Device;
 use hectare_ext4::feature::{Compat, Features};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_resize::make_room;
+use hectare_resize::{is_journal_in, make_room};
 use std::sync::Arc;
 
 /// Blocks of a log beyond those that it is to hold: its superblock, descriptors, the commit block.
@@ -56,7 +56,10 @@ impl Round {
         match self {
             Self::Room => return room(overlay, volume, changes, goal),
             Self::Main => return main(overlay, volume, changes, goal),
-            Self::Add(size) => journal::add(&mut volume, size, changes)?,
+            Self::Add(size) => {
+                bar_room(overlay, &mut volume, changes, goal)?;
+                journal::add(&mut volume, size, changes)?;
+            }
             Self::Remove => journal::take_away(&mut volume)?,
             Self::Attach => external::attach(&mut volume, changes)?,
             Self::Detach => external::detach(&mut volume)?,
@@ -64,6 +67,35 @@ impl Round {
         volume.finish(changes.now)?;
         Ok(true)
     }
+}
+
+/// Has no space taken where metadata of the new form is to lie: a journal there would be in the way.
+fn bar_room(
+    overlay: &Arc<Overlay>,
+    volume: &mut Volume<'_>,
+    changes: &Changes,
+    goal: &Features,
+) -> Result<()> {
+    if shape::differs(volume.sb(), goal) {
+        let copy: Arc<dyn Device> = Arc::<Overlay>::clone(overlay);
+        volume.bar(hectare_resize::room(&copy, goal)?);
+    }
+    if let Some(size) = changes.inode_size {
+        let behind = slots::behind(volume, size)?;
+        volume.bar(behind);
+    }
+    Ok(())
+}
+
+/// Whether the journal lies where metadata of the new form is to lie.
+fn is_in_the_way(overlay: &Arc<Overlay>, changes: &Changes, goal: &Features) -> Result<bool> {
+    let mut volume = Volume::new(overlay, superblock(&**overlay)?);
+    let obstacles = match changes.inode_size {
+        Some(size) => slots::obstacles(&mut volume, size)?,
+        None => Vec::new(),
+    };
+    let copy: Arc<dyn Device> = Arc::<Overlay>::clone(overlay);
+    Ok(is_journal_in(&copy, goal, &obstacles)?)
 }
 
 fn room(overlay: &Arc<Overlay>, mut volume: Volume<'_>, changes: &Changes, goal: &Features) -> Result<bool> {
@@ -100,12 +132,12 @@ enum Place {
 /// The rounds that lead to the goal. `log_blocks` are those in use that the main round changes, where the
 /// volume's own journal does not hold them.
 pub(crate) fn plan(
-    overlay: &Overlay,
+    overlay: &Arc<Overlay>,
     changes: &Changes,
     goal: &Features,
     log_blocks: Option<usize>,
 ) -> Result<Vec<Round>> {
-    let sb = superblock(overlay)?;
+    let sb = superblock(&**overlay)?;
     let mut volume = Volume::new(overlay, sb.clone());
     let comes = |feature| goal.compat.contains(feature) && !sb.features().compat.contains(feature);
     let before = place(&sb);
@@ -144,6 +176,17 @@ pub(crate) fn plan(
         };
         let (log, rest) = (Some(Round::Add(log)), [Some(Round::Remove), back]);
         return Ok([leave, log].into_iter().chain(inner).chain(rest).flatten().collect());
+    }
+    if before == Place::Inside && inner[0].is_some() && is_in_the_way(overlay, changes, goal)? {
+        // It is made anew elsewhere before anything else moves.
+        let (first, last) = match (after, enter) {
+            (Place::Inside, Some(enter)) => ([leave, Some(enter)], [None, None]),
+            (Place::Inside, None) => {
+                ([leave, Some(Round::Add(journal::present(&mut volume)?))], [None, None])
+            }
+            _ => ([leave, Some(Round::Add(journal::present(&mut volume)?))], [leave, enter]),
+        };
+        return Ok(first.into_iter().chain(inner).chain(last).flatten().collect());
     }
     Ok(match (before, after) {
         _ if before == after && !is_new => inner.into_iter().flatten().collect(),

@@ -126,3 +126,48 @@ fn larger_inodes_take_the_place_of_files() {
     assert_same(&base.entries(&image).unwrap(), &before, base.compared());
     fs::remove_file(image).unwrap();
 }
+
+/// A journal behind the descriptors of a backup, into which wider ones grow; or behind inode tables.
+fn journal_in_the_way(args: &[&str], options: &[(&str, &str)]) -> Result<(), Skip> {
+    let image = scratch::fresh("in-the-way");
+    mke2fs(&[&["-t", "ext4", "-b", "1024", "-g", "2048"], args].concat(), &image, "256M")?;
+    let mount = KernelMount::new(&image, "")?;
+    for nr in 0..40 {
+        fs::write(mount.path().join(format!("file-{nr}")), vec![nr; 3 << 20]).unwrap();
+    }
+    mount.unmount();
+    let before = walk(KernelMount::read_only(&image, "")?.path());
+    let journal = |image: &std::path::Path| -> Result<String, Skip> {
+        Ok(hectare_oracle::debugfs(image, &["blocks <8>"])?.trim().to_owned())
+    };
+    let old = journal(&image)?;
+    let done = change(&image, &changes(options)).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+    assert!(!done.in_place, "{args:?}: a journal takes it");
+    assert_ne!(journal(&image)?, old, "{args:?}: the journal lay in the way");
+    assert_clean(&image)?;
+    let mount = KernelMount::new(&image, "")?;
+    assert_same(&walk(mount.path()), &before, hectare_oracle::What::all());
+    fs::write(mount.path().join("new"), vec![1; 300_000]).unwrap();
+    mount.unmount();
+    assert_clean(&image)?;
+    fs::remove_file(image).unwrap();
+    Ok(())
+}
+
+#[test]
+fn a_journal_in_the_way_is_moved() {
+    for (args, options) in IN_THE_WAY {
+        if let Err(reason) = journal_in_the_way(args, options) {
+            skip!("a_journal_in_the_way_is_moved", reason);
+        }
+    }
+}
+
+/// Arguments of mke2fs, and a change that needs the place of the journal.
+pub(crate) const IN_THE_WAY: &[(&[&str], &[(&str, &str)])] = &[
+    (&["-O", "^64bit,^resize_inode", "-J", "size=4,location=6150"], &[("-O", "64bit")]),
+    (&["-O", "^64bit,^resize_inode", "-J", "size=4,location=6150"], &[("-O", "64bit,^has_journal")]),
+    (&["-O", "^64bit,^resize_inode", "-J", "size=4,location=6150"], &[("-O", "64bit"), ("-J", "size=8")]),
+    (&["-O", "^flex_bg,^resize_inode", "-I", "128", "-J", "size=4,location=6150"], &[("-I", "512")]),
+    (&["-O", "^resize_inode", "-J", "size=4,location=6150"], &[("-O", "resize_inode")]),
+];
