@@ -7,7 +7,7 @@
 use crate::change::Changes;
 use crate::commit::Order;
 use crate::error::Result;
-use crate::external;
+use crate::external::{self, Parked};
 use crate::features;
 use crate::fields;
 use crate::journal::{self, Size};
@@ -39,6 +39,10 @@ pub(crate) enum Round {
     Attach,
     /// No longer uses it.
     Detach,
+    /// Does without it for a while: it still says that the volume uses it.
+    Park,
+    /// Uses it again.
+    Return(Parked),
 }
 
 impl Round {
@@ -46,7 +50,7 @@ impl Round {
         match self {
             Self::Room | Self::Main => Order::Logged,
             Self::Add(_) => Order::Marked,
-            Self::Remove | Self::Attach | Self::Detach => Order::Led,
+            Self::Remove | Self::Attach | Self::Detach | Self::Park | Self::Return(_) => Order::Led,
         }
     }
 
@@ -62,7 +66,8 @@ impl Round {
             }
             Self::Remove => journal::take_away(&mut volume)?,
             Self::Attach => external::attach(&mut volume, changes)?,
-            Self::Detach => external::detach(&mut volume)?,
+            Self::Detach | Self::Park => external::detach(&mut volume)?,
+            Self::Return(parked) => parked.put_back(&mut volume)?,
         }
         volume.finish(changes.now)?;
         Ok(true)
@@ -165,14 +170,15 @@ pub(crate) fn plan(
         Place::Nowhere => None,
     };
     let inner = inner(&sb, changes, goal);
-    // A journal elsewhere stays the one it is: then there is none for a while.
-    let is_outside = [before, after].contains(&Place::Outside);
-    if let Some(blocks) = log_blocks.filter(|_| !is_outside) {
+    if let Some(blocks) = log_blocks {
         let log = Size::holding(hectare_units::u64_of(blocks) + LOG_OVERHEAD);
-        let back = if after == Place::Inside && enter.is_none() {
-            Some(Round::Add(journal::present(&mut volume)?))
-        } else {
-            enter
+        // A journal elsewhere stays the one it is.
+        let stays = before == Place::Outside && after == Place::Outside;
+        let leave = if stays { Some(Round::Park) } else { leave };
+        let back = match enter {
+            _ if stays => Some(Round::Return(Parked::of(&sb))),
+            None if after == Place::Inside => Some(Round::Add(journal::present(&mut volume)?)),
+            enter => enter,
         };
         let (log, rest) = (Some(Round::Add(log)), [Some(Round::Remove), back]);
         return Ok([leave, log].into_iter().chain(inner).chain(rest).flatten().collect());
