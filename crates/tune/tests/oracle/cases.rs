@@ -5,6 +5,7 @@ use hectare_device::{Device, FileOptions};
 use hectare_oracle::{KernelMount, Skip, assert_clean, assert_same, e2fsck, mke2fs, scratch, skip, walk};
 use hectare_units::Bytes;
 use std::fs;
+use std::os::unix::fs::chown;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,46 @@ fn full_directories() -> Result<(), Skip> {
 fn directories_without_room_for_checksums_are_built_anew() {
     if let Err(reason) = full_directories() {
         skip!("directories_without_room_for_checksums_are_built_anew", reason);
+    }
+}
+
+/// Quotas count what a change takes: directories that are built anew, the other nodes of maps of blocks. Many
+/// kernels have no quotas, so the files are there before them.
+fn counted(features: &str, quotas: &str, options: &[(&str, &str)]) -> Result<(), Skip> {
+    let image = scratch::fresh("quota");
+    mke2fs(&["-t", "ext4", "-b", "1024", "-O", features], &image, "64M")?;
+    let mount = KernelMount::new(&image, "")?;
+    for owner in 0..5 {
+        let folder = mount.path().join(format!("folder-{owner}"));
+        fs::create_dir(&folder).unwrap();
+        chown(&folder, Some(1000 + owner), Some(7)).unwrap();
+        for nr in 0..420_u32 {
+            let file = folder.join(format!("{nr:08}"));
+            fs::write(&file, vec![1; usize::try_from(nr * owner * 40).unwrap()]).unwrap();
+            chown(&file, Some(1000 + nr % 3), Some(owner)).unwrap();
+        }
+    }
+    mount.unmount();
+    change(&image, &changes(&[("-O", quotas)])).unwrap();
+    assert_clean(&image)?;
+    let before = hectare_oracle::dumped(&image)?;
+    change(&image, &changes(options)).unwrap_or_else(|error| panic!("{features} {options:?}: {error}"));
+    assert_clean(&image)?;
+    assert_same(&hectare_oracle::dumped(&image)?, &before, hectare_oracle::What::content());
+    fs::remove_file(image).unwrap();
+    Ok(())
+}
+
+#[test]
+fn quotas_count_what_a_change_takes() {
+    for (features, quotas, options) in [
+        ("^dir_index,^metadata_csum", "quota", ("-O", "metadata_csum,dir_index")),
+        ("^metadata_csum", "quota,project", ("-O", "metadata_csum")),
+        ("^64bit", "quota", ("-O", "^extent")),
+    ] {
+        if let Err(reason) = counted(features, quotas, &[options]) {
+            skip!("quotas_count_what_a_change_takes", reason);
+        }
     }
 }
 

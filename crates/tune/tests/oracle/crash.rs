@@ -137,6 +137,7 @@ fn a_power_cut_loses_nothing() {
         ("meta-bg", &["-g", "4096"], 96, &[("-I", "512"), UUID]),
         ("inline-data", &[], 64, &[("-I", "512")]),
         ("inline-data", &[], 64, &[("-O", "^metadata_csum,^filetype")]),
+        ("quota", &[], 64, &[("-O", "^extent,^64bit")]),
         ("no-64bit", IN_THE_WAY, 256, &[("-O", "64bit")]),
     ];
     let outside: &[(&str, &'static [&'static str], u64, Options, Journal)] = &[
