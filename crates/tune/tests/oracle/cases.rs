@@ -208,3 +208,36 @@ pub(crate) const IN_THE_WAY: &[(&[&str], &[(&str, &str)])] = &[
     (&["-O", "^flex_bg,^resize_inode", "-I", "128", "-J", "size=4,location=6150"], &[("-I", "512")]),
     (&["-O", "^resize_inode", "-J", "size=4,location=6150"], &[("-O", "resize_inode")]),
 ];
+
+/// A volume with multiple mount protection is changed as the command does it: held, so that others find it in use.
+fn held(options: &[(&str, &str)]) -> Result<(), Skip> {
+    let base = Base::new("mmp", &["-g", "2048"], 96);
+    let image = base.make()?;
+    let before = hectare_oracle::dumped(&image)?;
+    let disk: Arc<dyn Device> = Arc::new(FileOptions::new().write(true).open(&image).unwrap());
+    let (device, hold) = hectare_mmp::hold(&disk).unwrap();
+    let changed = hectare_tune::tune(&device, &changes(options));
+    changed.unwrap_or_else(|error| panic!("{options:?}: {error}"));
+    let width = hectare_resize::Width::AsNeeded;
+    let how = hectare_resize::Options { width, check: true, now: Duration::from_secs(1_700_000_000) };
+    hectare_resize::resize(&device, hectare_resize::Target::Min, true, &how).unwrap();
+    drop(device);
+    hold.release().unwrap();
+    drop(disk);
+    // It finds the mark clean, else it would say so.
+    assert_clean(&image)?;
+    assert_same(&hectare_oracle::dumped(&image)?, &before, hectare_oracle::What::content());
+    let mount = KernelMount::new(&image, "")?;
+    mount.unmount();
+    fs::remove_file(image).unwrap();
+    Ok(())
+}
+
+#[test]
+fn a_volume_is_changed_while_its_mark_is_held() {
+    for options in [("-U", "x"), ("-O", "^metadata_csum"), ("-O", "^mmp"), ("-I", "512"), ("-O", "^64bit")] {
+        if let Err(reason) = held(&[options]) {
+            skip!("a_volume_is_changed_while_its_mark_is_held", reason);
+        }
+    }
+}
