@@ -44,8 +44,8 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|resize [--only NAME]... [--pairs N] \
-                     [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
+const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|resize [--only NAME]... \
+                     [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// One comparison.
 #[derive(Clone, Copy, Debug)]

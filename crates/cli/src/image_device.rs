@@ -113,7 +113,8 @@ pub(crate) fn is_there(path: &Path) -> bool {
     remote::is_address(path) || !std::fs::symlink_metadata(path).is_err_and(missing)
 }
 
-/// Changes the volume on a device while other hosts see that it is in use, if it has multiple mount protection.
+/// Changes the volume on a device while other hosts see that it is in use, if it has multiple mount
+/// protection.
 pub(crate) fn while_held<T>(
     name: &str,
     disk: &Arc<dyn Device>,

@@ -5,8 +5,8 @@
 //!
 //! The thread is one of its own, not the one that commits: a commit may take longer than others wait.
 //!
-//! Hazard: where the mark moves ([`Guard::follow`]), its old block may become another's at once. So the thread
-//! writes with the place locked.
+//! Hazard: where the mark moves ([`Guard::follow`]), its old block may become another's at once. So the
+//! thread writes with the place locked.
 
 use crate::error::{Error, Result};
 use hectare_device::Device;

@@ -1,8 +1,8 @@
 //! A device whose volume is marked as in use while a program changes it that knows of no mark.
 //!
-//! The block of the protection is kept in memory: who reads it finds *clean*, and what is written there is kept
-//! until the end, while the device has this host's mark. A superblock that names another block, or seals it
-//! otherwise, takes the mark with it.
+//! The block of the protection is kept in memory: who reads it finds *clean*, and what is written there is
+//! kept until the end, while the device has this host's mark. A superblock that names another block, or
+//! seals it otherwise, takes the mark with it.
 //!
 //! Hazards:
 //! - The program must write the superblock by itself, at its place, as all of this project do. A log that is

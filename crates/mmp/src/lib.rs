@@ -7,8 +7,8 @@
 //! and closing writes *clean* again. All this is as the kernel does it; reading takes no part in it.
 //!
 //! - [`enter`] and [`Guard`] are for the engine, which knows of the mark.
-//! - [`hold`] gives a device ([`Held`]) to programs that change a volume as a whole and know of no mark, such as
-//!   a resize: they find the block *clean*, and may move it, seal it otherwise or take it away.
+//! - [`hold`] gives a device ([`Held`]) to programs that change a volume as a whole and know of no mark,
+//!   such as a resize: they find the block *clean*, and may move it, seal it otherwise or take it away.
 //!
 //! What it is not: a lock on this host. That is the device's.
 

@@ -1,4 +1,5 @@
-//! Volumes whose mark is held while they are changed, with the kernel, e2fsprogs and ourselves as other hosts.
+//! Volumes whose mark is held while they are changed, with the kernel, e2fsprogs and ourselves as other
+//! hosts.
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 

@@ -2,8 +2,8 @@
 //! (`64bit`), backups in other groups (`sparse_super`, `sparse_super2`), descriptor blocks reserved for
 //! growing or not (`resize_inode`). And makes room for what its caller puts somewhere itself.
 //!
-//! A journal in the way is refused ([`make_room`]): it can't log what moves it. [`room`] says what must be free,
-//! and [`is_journal_in`] whether the journal lies there.
+//! A journal in the way is refused ([`make_room`]): it can't log what moves it. [`room`] says what must be
+//! free, and [`is_journal_in`] whether the journal lies there.
 //!
 //! Everything is written straight to the device, in no order that a crash could survive: it is a copy, which
 //! the caller compares with the volume and writes in an order of its own.

@@ -1,7 +1,8 @@
-//! Data that moves to clusters that are free: noted while a resize is staged, copied when it is sure to be done.
+//! Data that moves to clusters that are free: noted while a resize is staged, copied when it is sure to be
+//! done.
 //!
-//! What is noted costs nothing if the trial that noted it comes to nothing, and one that succeeds needs not be
-//! made again. The copies are made in the order of their sources, neighbours as one, by several threads.
+//! What is noted costs nothing if the trial that noted it comes to nothing, and one that succeeds needs not
+//! be made again. The copies are made in the order of their sources, neighbours as one, by several threads.
 //!
 //! Invariants: nothing that is copied to is copied from, or was copied to before; so their order is free.
 //! Sources are in use and unchanged on the device until the first transaction is written.

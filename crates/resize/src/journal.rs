@@ -68,7 +68,8 @@ impl Journal {
     /// Makes a volume with blocks of `size` have the blocks `home`, in ascending order and the superblock's
     /// among them, at once: a crash leaves it without them or with a log that recovery takes them from. `now`
     /// is since 1970. The last superblock, which says that the log is empty, becomes durable with the next
-    /// flush, which is the caller's. `bridge` is one of the blocks as it is to be until the new superblock is there.
+    /// flush, which is the caller's. `bridge` is one of the blocks as it is to be until the new superblock
+    /// is there.
     ///
     /// # Errors
     /// If the device fails; its volume has a journal to be replayed then, if it changed at all.

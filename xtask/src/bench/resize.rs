@@ -6,12 +6,13 @@
 //! | `disk` | beside cargo's output: every flush waits for the storage |
 //! | `memory` | `/dev/shm`: what counts is copying, of which both must do the same |
 //!
-//! The volume is one of 4 GiB by mke2fs, in which the kernel made 30,000 files of 1 to 100 KB and removed every
-//! other. In each round three run in turn, each on a fresh copy: ours with the checks before and after, ours
-//! without, and resize2fs, which makes none. The order alternates. After each run `e2fsck -fn` checks the image.
+//! The volume is one of 4 GiB by mke2fs, in which the kernel made 30,000 files of 1 to 100 KB and removed
+//! every other. In each round three run in turn, each on a fresh copy: ours with the checks before and
+//! after, ours without, and resize2fs, which makes none. The order alternates. After each run `e2fsck -fn`
+//! checks the image.
 //!
-//! Hazards: needs root and loop devices, and 2 GiB in each place. The processor time of a run is of whole clock
-//! ticks (10 ms).
+//! Hazards: needs root and loop devices, and 2 GiB in each place. The processor time of a run is of whole
+//! clock ticks (10 ms).
 
 use super::figures::shown;
 use super::mkfs::measure::{Figures, run as measured};

@@ -9,8 +9,8 @@ use hectare_units::{BlockNr, GroupNr};
 use rangemap::RangeSet;
 use std::ops::Range;
 
-/// Moves what the first `kept` groups have in `leaving`; gives the clusters that were left, which are not to be
-/// taken before this is on disk, or `None` if there was nothing.
+/// Moves what the first `kept` groups have in `leaving`; gives the clusters that were left, which are not to
+/// be taken before this is on disk, or `None` if there was nothing.
 pub(super) fn relocate(
     volume: &mut Volume,
     leaving: &RangeSet<u64>,

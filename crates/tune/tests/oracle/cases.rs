@@ -200,8 +200,11 @@ fn a_journal_in_the_way_is_moved() {
     }
 }
 
-/// Arguments of mke2fs, and a change that needs the place of the journal.
-pub(crate) const IN_THE_WAY: &[(&[&str], &[(&str, &str)])] = &[
+/// Arguments of mke2fs, and options.
+type Change = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
+/// Changes that need the place of the journal.
+const IN_THE_WAY: &[Change] = &[
     (&["-O", "^64bit,^resize_inode", "-J", "size=4,location=6150"], &[("-O", "64bit")]),
     (&["-O", "^64bit,^resize_inode", "-J", "size=4,location=6150"], &[("-O", "64bit,^has_journal")]),
     (&["-O", "^64bit,^resize_inode", "-J", "size=4,location=6150"], &[("-O", "64bit"), ("-J", "size=8")]),
@@ -209,7 +212,8 @@ pub(crate) const IN_THE_WAY: &[(&[&str], &[(&str, &str)])] = &[
     (&["-O", "^resize_inode", "-J", "size=4,location=6150"], &[("-O", "resize_inode")]),
 ];
 
-/// A volume with multiple mount protection is changed as the command does it: held, so that others find it in use.
+/// A volume with multiple mount protection is changed as the command does it: held, so that others find it
+/// in use.
 fn held(options: &[(&str, &str)]) -> Result<(), Skip> {
     let base = Base::new("mmp", &["-g", "2048"], 96);
     let image = base.make()?;
