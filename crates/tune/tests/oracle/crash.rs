@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// States of one change that are judged, about; of the long version ten times as many.
-const STATES: usize = 10;
+const STATES: usize = 7;
 
 type Options = &'static [(&'static str, &'static str)];
 
