@@ -1,5 +1,5 @@
-//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount|salvage [--only NAME]
-//! [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
+//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount|resize|salvage
+//! [--only NAME] [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | [`salvage`] | salvage, against reading the image in sequence; described there, since its form differs |
 //! | [`io`] | overwriting, fsync, and the cost of the journal; on disk, too, and against a bare file |
 //! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; described there, since its form differs |
+//! | [`resize`] | the smallest size, against resize2fs; described there, since its form differs |
 //!
 //! For `allocator` and `io`, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if requested, and
 //! then runs its contenders in turn, round by round, each on a fresh copy: the kernel through a loop device
@@ -33,6 +34,7 @@ mod io;
 mod mkfs;
 mod mount;
 mod plan;
+mod resize;
 mod results;
 mod salvage;
 
@@ -44,7 +46,7 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|salvage [--only NAME]... \
+const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|resize|salvage [--only NAME]... \
                      [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// One comparison.
@@ -58,6 +60,8 @@ enum Comparison {
     Checkers,
     /// Salvage, and reading the image.
     Salvage,
+    /// Who makes a volume small.
+    Shrinkers,
 }
 
 /// The options of the command line.
@@ -90,6 +94,7 @@ impl Options {
             "mkfs" => Comparison::Formatters,
             "check" => Comparison::Checkers,
             "salvage" => Comparison::Salvage,
+            "resize" => Comparison::Shrinkers,
             other => return Err(format!("{other} is no comparison")),
         };
         let mut options = Self {
@@ -144,6 +149,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         Comparison::Formatters => formatters(&options),
         Comparison::Checkers => checkers(&options),
         Comparison::Salvage => salvaging(&options),
+        Comparison::Shrinkers => shrinkers(&options),
     }
 }
 
@@ -213,6 +219,15 @@ fn salvaging(options: &Options) -> bool {
         return true;
     }
     built(options.binary.as_deref()).is_some_and(|binary| salvage::run(options, &binary))
+}
+
+/// Runs the comparison of who makes a volume small.
+fn shrinkers(options: &Options) -> bool {
+    if options.list {
+        resize::list();
+        return true;
+    }
+    built(options.binary.as_deref()).is_some_and(|binary| resize::run(options, &binary))
 }
 
 /// The given program, or a new build.

@@ -1,7 +1,7 @@
 //! Resizes: `cargo xtask resize [--pairs N] [--seed N] [--first N]` judges N random pairs of sizes and
 //! features against resize2fs, e2fsck and the kernel (200 of seed 1, unless --pairs and --seed say
 //! otherwise).
-//! `cargo xtask resize --states N` judges about N states that a power cut leaves of each of twenty resizes.
+//! `cargo xtask resize --states N` judges about N states that a power cut leaves of each of 26 resizes.
 //!
 //! The work is tests of `hectare-resize` that do nothing unless a variable says how many; a pair that fails
 //! is printed with its number, and `--first` repeats from there.

@@ -113,6 +113,21 @@ pub(crate) fn is_there(path: &Path) -> bool {
     remote::is_address(path) || !std::fs::symlink_metadata(path).is_err_and(missing)
 }
 
+/// Changes the volume on a device while other hosts see that it is in use, if it has multiple mount
+/// protection.
+pub(crate) fn while_held<T>(
+    name: &str,
+    disk: &Arc<dyn Device>,
+    change: impl FnOnce(&Arc<dyn Device>) -> Outcome<T>,
+) -> Outcome<T> {
+    let (held, hold) = hectare_mmp::hold(disk).map_err(|error| Failure::of(name, error))?;
+    let done = change(&held);
+    drop(held);
+    // After a failure, too; that one counts more.
+    let released = hold.release().map_err(|error| Failure::of(name, error));
+    done.and_then(|done| released.map(|()| done))
+}
+
 /// Refuses a device that holds something else than an ext volume, by its name and with what to do.
 pub(crate) fn refuse_other(device: &dyn Device, name: &str) -> Outcome {
     match hectare_probe::instead(device) {

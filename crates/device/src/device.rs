@@ -90,6 +90,17 @@ pub trait Device: Send + Sync {
         copy_through_memory(self, at, source, source_at, len)
     }
 
+    /// Copies `len` bytes from offset `from` of this device to offset `to`; the ranges don't overlap. A host
+    /// that can share blocks between both places is asked to.
+    ///
+    /// # Errors
+    /// As [`Device::read_at`] and [`Device::write_at`].
+    fn copy_within(&self, from: Bytes, to: Bytes, len: Bytes) -> Result<()> {
+        check_range(self, Operation::Read, Span::new(from, len))?;
+        check_change(self, Operation::Copy, Span::new(to, len))?;
+        copy_inside(self, from, to, len)
+    }
+
     /// Changes the length. What is gained reads as zeros.
     ///
     /// # Errors
@@ -164,6 +175,9 @@ macro_rules! forward {
                 len: Bytes,
             ) -> Result<Bytes> {
                 (**self).copy_from(at, source, source_at, len)
+            }
+            fn copy_within(&self, from: Bytes, to: Bytes, len: Bytes) -> Result<()> {
+                (**self).copy_within(from, to, len)
             }
             fn resize(&self, len: Bytes) -> Result<()> {
                 (**self).resize(len)
@@ -300,6 +314,20 @@ pub(crate) fn copy_through_memory<D: Device + ?Sized>(
             }
         }
         Ok(copied)
+    })
+}
+
+/// Copies from one place of a device to another; the ranges are already checked.
+pub(crate) fn copy_inside<D: Device + ?Sized>(device: &D, from: Bytes, to: Bytes, len: Bytes) -> Result<()> {
+    with_scratch(|buf| {
+        let mut copied = Bytes::ZERO;
+        while copied < len {
+            let some = index_of((len - copied).get().min(u64_of(buf.len())));
+            device.read_at(from + copied, &mut buf[..some])?;
+            device.write_at(to + copied, &buf[..some])?;
+            copied += Bytes::of(some);
+        }
+        Ok(())
     })
 }
 

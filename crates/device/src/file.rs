@@ -33,7 +33,7 @@ pub use options::{FileOptions, Overwrite};
 pub use place::check as check_output_place;
 pub use topology::Topology;
 
-use crate::device::{check_change, check_range, copy_through_memory, total_len};
+use crate::device::{check_change, check_range, copy_inside, copy_through_memory, total_len};
 use crate::{Device, Error, Extent, Operation, Reason, Result, Span};
 use direct::Direct;
 use hectare_units::{Bytes, index_of, low32, u64_of};
@@ -448,6 +448,19 @@ impl Device for FileDevice {
         let rest = len - by_kernel;
         let source_at = Bytes::new(source_at.get().saturating_add(by_kernel.get()));
         Ok(by_kernel + copy_through_memory(self, at + by_kernel, source, source_at, rest)?)
+    }
+
+    fn copy_within(&self, from: Bytes, to: Bytes, len: Bytes) -> Result<()> {
+        let source = Span::new(from, len);
+        check_range(self, Operation::Read, source)?;
+        check_change(self, Operation::Copy, Span::new(to, len))?;
+        if !self.copies_in_kernel {
+            return copy_inside(self, from, to, len);
+        }
+        if self.copy_from(to, self.file.as_fd(), from, len)? < len {
+            return Err(Error::new(&self.name, Operation::Read, Some(source), Reason::EndsEarly));
+        }
+        Ok(())
     }
 
     fn resize(&self, len: Bytes) -> Result<()> {

@@ -127,6 +127,8 @@ fn nothing_reaches_beyond_the_end() {
                 device.zero(at, len).unwrap_err(),
                 device.discard(at, len).unwrap_err(),
                 device.copy_from(at, source.as_fd(), Bytes::ZERO, len).unwrap_err(),
+                device.copy_within(at, Bytes::ZERO, len).unwrap_err(),
+                device.copy_within(Bytes::ZERO, at, len).unwrap_err(),
             ];
             for error in errors {
                 assert_eq!(*error.reason(), Reason::OutOfRange(Bytes::new(SIZE)), "{}", stack.name);
@@ -185,6 +187,21 @@ fn discarding_leaves_the_rest_alone_and_the_range_usable() {
         assert!(read(device, at + len, all.len() - end) == all[end..], "{}", stack.name);
         device.write_at(Bytes::new(at), &all[before..end]).unwrap();
         assert!(read(device, 0, all.len()) == all, "{}", stack.name);
+    });
+}
+
+#[test]
+fn copying_within_a_device_moves_what_it_has() {
+    for_each_stack(|stack| {
+        let device = stack.device();
+        for (from, to, len) in [(0, 700_000, 300_000), (524_288, 65_536, 131_072), (1001, 7, 500), (5, 90, 0)]
+        {
+            let mut expected = pattern(from + len, SIZE as usize);
+            device.write_at(Bytes::ZERO, &expected).unwrap();
+            device.copy_within(Bytes::new(from), Bytes::new(to), Bytes::new(len)).unwrap();
+            expected.copy_within(from as usize..(from + len) as usize, to as usize);
+            assert!(read(device, 0, SIZE as usize) == expected, "{}: {len} bytes at {from}", stack.name);
+        }
     });
 }
 

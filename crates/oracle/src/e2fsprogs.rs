@@ -3,7 +3,7 @@
 //! mke2fs takes its defaults from a configuration file of the host, which differs from distribution to
 //! distribution; here it always gets [`CONFIG`], so that a test means the same everywhere.
 
-use crate::{Skip, scratch, tool};
+use crate::{Entry, Skip, scratch, tool, walk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -206,6 +206,24 @@ fn parse_dump(text: &str) -> Dump {
 #[track_caller]
 pub fn debugfs(image: &Path, requests: &[&str]) -> Result<String, Skip> {
     run_debugfs(image, &[], requests)
+}
+
+/// Everything in a volume, as debugfs reads it: what the kernel can't mount, too.
+///
+/// # Errors
+/// A [`Skip`] if debugfs is not installed.
+///
+/// # Panics
+/// If debugfs can't open the image.
+#[track_caller]
+pub fn dumped(image: &Path) -> Result<Vec<Entry>, Skip> {
+    let folder = scratch::fresh("dump");
+    let failed = |error: std::io::Error| panic!("{}: {error}", folder.display());
+    std::fs::create_dir(&folder).unwrap_or_else(failed);
+    debugfs(image, &[&format!("rdump / {}", folder.display())])?;
+    let entries = walk(&folder);
+    std::fs::remove_dir_all(&folder).unwrap_or_else(failed);
+    Ok(entries)
 }
 
 /// Runs debugfs requests that change the image (to corrupt it on purpose).

@@ -105,8 +105,9 @@ impl Transaction {
         self.fresh.contains(&nr.get()) || nr.get() >= self.blocks_before
     }
 
-    /// Writes it, durably, and says whether a power cut could do no harm meanwhile. `previous` is the
-    /// transaction before it, which was written; `now` is since 1970.
+    /// Writes it, and says whether a power cut could do no harm meanwhile. What was written last may become
+    /// durable with the next flush only. `previous` is the transaction before it, which was written; `now` is
+    /// since 1970.
     pub(crate) fn write(
         &self,
         disk: &Arc<dyn Device>,
@@ -117,7 +118,10 @@ impl Transaction {
         for (nr, bytes) in &fresh {
             disk.write_at(nr.offset(self.block_size), bytes)?;
         }
-        disk.flush()?;
+        // Whatever was written before the first transaction, and by this one.
+        if previous.is_none() || !fresh.is_empty() {
+            disk.flush()?;
+        }
         if home.is_empty() {
             return Ok(true);
         }

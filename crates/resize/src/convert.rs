@@ -2,7 +2,8 @@
 //! (`64bit`), backups in other groups (`sparse_super`, `sparse_super2`), descriptor blocks reserved for
 //! growing or not (`resize_inode`). And makes room for what its caller puts somewhere itself.
 //!
-//! A journal in the way is refused ([`make_room`]): it can't log what moves it.
+//! A journal in the way is refused ([`make_room`]): it can't log what moves it. [`room`] says what must be
+//! free, and [`is_journal_in`] whether the journal lies there.
 //!
 //! Everything is written straight to the device, in no order that a crash could survive: it is a copy, which
 //! the caller compares with the volume and writes in an order of its own.
@@ -23,7 +24,8 @@ use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
-use hectare_units::low16;
+use hectare_units::{ClusterNr, low16};
+use rangemap::RangeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,30 +71,64 @@ pub fn make_room(copy: &Arc<dyn Device>, goal: &Features, also: &[Range<u64>]) -
     let mut volume = Volume::open(Arc::clone(copy), true)?;
     admit::admit(&volume)?;
     let new = form(&volume.sb, goal)?;
-    let mut clusters = reshape::occupied(&mut volume, &new)?;
-    for range in also {
-        metadata::insert(&mut clusters, metadata::clusters(volume.geometry(), range));
-    }
+    let clusters = occupied(&mut volume, &new, also)?;
     if clusters.is_empty() {
         return Ok(false);
     }
-    if let Some(nr) = evacuate::journal(&volume) {
-        let inode = inodes::read(&volume, nr)?;
-        if evacuate::is_touched(&mut volume, nr, &inode, &clusters)? {
-            // It can't be moved in a transaction of its own log.
-            let what = "its journal lies where metadata of the new form is to lie: move it first, with \
-                        tune -J location=BLOCK";
-            return Err(Error::Refused(what.into()));
-        }
+    if has_journal_in(&mut volume, &clusters)? {
+        // It can't be moved in a transaction of its own log.
+        let what = "its journal lies where metadata of the new form is to lie: move it first, with tune -J \
+                    location=BLOCK";
+        return Err(Error::Refused(what.into()));
     }
     evacuate::evacuate(&mut volume, clusters, new.geometry().inodes_count())?;
     write(&mut volume, copy)?;
     Ok(true)
 }
 
+/// Clusters of the new form, of which some are in use, and those of the blocks `also`.
+fn occupied(volume: &mut Volume, new: &SuperBlock, also: &[Range<u64>]) -> Result<RangeSet<u64>> {
+    let mut clusters = reshape::occupied(volume, new)?;
+    for range in also {
+        metadata::insert(&mut clusters, metadata::clusters(volume.geometry(), range));
+    }
+    Ok(clusters)
+}
+
+fn has_journal_in(volume: &mut Volume, clusters: &RangeSet<u64>) -> Result<bool> {
+    let Some(nr) = evacuate::journal(volume) else { return Ok(false) };
+    let inode = inodes::read(volume, nr)?;
+    evacuate::is_touched(volume, nr, &inode, clusters)
+}
+
+/// Whether [`make_room`] would find the journal in the way. Nothing is changed.
+///
+/// # Errors
+/// As [`convert`].
+pub fn is_journal_in(device: &Arc<dyn Device>, goal: &Features, also: &[Range<u64>]) -> Result<bool> {
+    let mut volume = Volume::open(Arc::clone(device), false)?;
+    let new = form(&volume.sb, goal)?;
+    let clusters = occupied(&mut volume, &new, also)?;
+    has_journal_in(&mut volume, &clusters)
+}
+
+/// The blocks where [`convert`] would put metadata and has none now, in use or not. Nothing is changed.
+///
+/// # Errors
+/// As [`convert`].
+pub fn room(device: &Arc<dyn Device>, goal: &Features) -> Result<Vec<Range<u64>>> {
+    let volume = Volume::open(Arc::clone(device), false)?;
+    let new = form(&volume.sb, goal)?;
+    let geometry = volume.geometry();
+    let block = |cluster| geometry.cluster_start(ClusterNr::new(cluster)).get();
+    let gained = reshape::gained(&volume, &new);
+    Ok(gained.into_iter().map(|clusters| block(clusters.start)..block(clusters.end)).collect())
+}
+
 fn write(volume: &mut Volume, copy: &Arc<dyn Device>) -> Result<()> {
     volume.stage()?;
     let size = volume.geometry().block_size;
+    volume.copies.make(copy, size)?;
     for (nr, bytes) in staging::newer(&volume.staged, None) {
         copy.write_at(nr.offset(size), &bytes)?;
     }

@@ -43,6 +43,8 @@ use std::ops::Range;
 pub(crate) struct Moved {
     pub(crate) blocks: u64,
     pub(crate) inodes: u32,
+    /// Whether bitmaps or tables of groups were moved.
+    pub(crate) groups: bool,
     /// Clusters that are not to be taken before this is on disk: those that were to be freed, and others.
     pub(crate) left: RangeSet<u64>,
 }
@@ -72,13 +74,14 @@ struct Evacuation<'a> {
 /// Frees `clusters` but for the journal's, and moves all inodes beyond the first `inodes`.
 pub(crate) fn evacuate(volume: &mut Volume, clusters: RangeSet<u64>, inodes: u32) -> Result<Moved> {
     let kept = inodes / volume.geometry().inodes_per_group;
-    groups::relocate(volume, &clusters, kept)?;
-    let mut evacuation = Evacuation::new(volume, clusters, RangeSet::new())?;
+    let left = groups::relocate(volume, &clusters, kept)?;
+    let groups = left.is_some();
+    let mut evacuation = Evacuation::new(volume, clusters, left.unwrap_or_default())?;
     let blocks = evacuation.in_use()?;
     evacuation.numbers = Numbers::assign(evacuation.volume, kept)?;
     let moves_inodes = !evacuation.numbers.is_empty();
     if blocks == 0 && !moves_inodes {
-        return Ok(Moved::default());
+        return Ok(Moved { groups, left: evacuation.barred, ..Moved::default() });
     }
     admit::admit_moves(evacuation.volume, moves_inodes)?;
     evacuation.require_space(blocks)?;
@@ -87,6 +90,7 @@ pub(crate) fn evacuate(volume: &mut Volume, clusters: RangeSet<u64>, inodes: u32
     evacuation.special_numbers()?;
     evacuation.write_quotas()?;
     evacuation.moved.inodes = evacuation.numbers.len();
+    evacuation.moved.groups = groups;
     evacuation.moved.left = evacuation.barred;
     Ok(evacuation.moved)
 }

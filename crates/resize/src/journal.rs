@@ -67,7 +67,9 @@ impl Journal {
 
     /// Makes a volume with blocks of `size` have the blocks `home`, in ascending order and the superblock's
     /// among them, at once: a crash leaves it without them or with a log that recovery takes them from. `now`
-    /// is since 1970. `bridge` is one of the blocks as it is to be until the new superblock is there.
+    /// is since 1970. The last superblock, which says that the log is empty, becomes durable with the next
+    /// flush, which is the caller's. `bridge` is one of the blocks as it is to be until the new superblock
+    /// is there.
     ///
     /// # Errors
     /// If the device fails; its volume has a journal to be replayed then, if it changed at all.
@@ -101,12 +103,14 @@ impl Journal {
         let between = between(&self.sb, &last)?;
         self.sb.set_needs_recovery(true);
         write_superblock(disk, &self.sb)?;
+        disk.flush()?;
         let first = self.log.next();
         self.log.begin(first)?;
         self.log.append(&logged, &[], now)?;
         let (superblock, rest): (Vec<_>, Vec<_>) = logged.into_iter().partition(|(nr, _)| *nr == at);
         if let Some(between) = between {
             write_superblock(disk, &between)?;
+            disk.flush()?;
             let is_bridged = |nr: BlockNr| bridge.as_ref().is_some_and(|(bridged, _)| *bridged == nr);
             write_all(disk, size, rest.iter().filter(|(nr, _)| !is_bridged(*nr)).chain(&bridge))?;
             write_all(disk, size, superblock.iter())?;
@@ -129,8 +133,7 @@ fn write_all<'a>(
 }
 
 fn write_superblock(disk: &Arc<dyn Device>, sb: &SuperBlock) -> Result<()> {
-    disk.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
-    Ok(disk.flush()?)
+    Ok(disk.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?)
 }
 
 /// The superblock while some of the blocks have their new form already, if that differs so that the journal's

@@ -7,7 +7,7 @@
 //!
 //! The steps between them are staged in an overlay, the last state is checked by `hectare-check`, and only
 //! then they are written, one by one, each as a transaction of the volume's journal (`commit` says how a
-//! crash is survived). Data of files that move is copied before, to blocks that are free.
+//! crash is survived). Data of files that move is copied before, to blocks that are free (`copies`).
 //!
 //! Invariants:
 //! - what is in use is never overwritten by data;
@@ -21,6 +21,7 @@ mod admit;
 mod bitmap;
 mod commit;
 mod convert;
+mod copies;
 mod error;
 mod evacuate;
 mod inodes;
@@ -38,7 +39,7 @@ mod target;
 mod tree;
 mod volume;
 
-pub use convert::{CONVERTED, convert, make_room};
+pub use convert::{CONVERTED, convert, is_journal_in, make_room, room};
 pub use error::{Error, Result};
 pub use journal::Journal;
 pub use resize::{Target, estimate, resize};

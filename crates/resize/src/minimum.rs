@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::metadata;
-use crate::run::{self, Options, Outcome};
+use crate::run::{self, Attempt, Options, Outcome};
 use crate::target;
 use crate::volume::Volume;
 use hectare_device::Device;
@@ -18,17 +18,17 @@ use std::sync::Arc;
 pub(crate) fn minimum(disk: &Arc<dyn Device>, options: &Options) -> Result<Blocks> {
     let mut device = Arc::clone(disk);
     let mut blocks = size_of(&device)?;
-    loop {
-        let Some((less, after)) = pass(&device, options)? else { return Ok(blocks) };
-        (blocks, device) = (less, after);
+    while let Some(less) = pass(&device, options)? {
+        (blocks, device) = (less.after(), less.device());
     }
+    Ok(blocks)
 }
 
 /// Makes a volume as small as can be.
 pub(crate) fn minimize(disk: &Arc<dyn Device>, options: &Options) -> Result<Outcome> {
     let mut outcome = run::to_blocks(disk, size_of(disk)?, options)?;
-    while let Some((blocks, _)) = pass(disk, options)? {
-        let step = run::further(disk, blocks, options)?;
+    while let Some(less) = pass(disk, options)? {
+        let step = less.carry_out()?;
         outcome.after = step.after;
         outcome.blocks_moved += step.blocks_moved;
         outcome.inodes_moved += step.inodes_moved;
@@ -46,23 +46,20 @@ fn look(device: &Arc<dyn Device>) -> Result<Volume> {
     Volume::open(Arc::clone(device), false)
 }
 
-/// The least size that one pass reaches, and the volume after it; `None` if that is no gain.
-fn pass(device: &Arc<dyn Device>, options: &Options) -> Result<Option<(Blocks, Arc<dyn Device>)>> {
+/// The volume in the least size that one pass reaches; `None` if that is no gain.
+fn pass<'a>(device: &Arc<dyn Device>, options: &'a Options) -> Result<Option<Attempt<'a>>> {
     let mut volume = look(device)?;
     let before = volume.geometry().blocks_count;
     let mut blocks = bound(&mut volume)?;
     let mut step = 1;
     while blocks < before {
-        let wanted = blocks;
-        match run::attempt(device, wanted, options) {
-            Ok((after, staged)) if after < before => return Ok(Some((after, staged))),
-            Ok(_) => return Ok(None),
+        match Attempt::new(device, blocks, options) {
             Err(Error::NoSpace { missing, .. }) => {
                 let more = missing.max(step);
                 blocks = usable(&volume, blocks + Blocks::new(more))?;
                 step *= 2;
             }
-            Err(other) => return Err(other),
+            other => return other,
         }
     }
     Ok(None)

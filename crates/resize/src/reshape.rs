@@ -8,29 +8,32 @@ use crate::metadata;
 use crate::places;
 use crate::target;
 use crate::volume::Volume;
+use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{Blocks, ClusterNr, GroupNr, usize_of};
 use rangemap::RangeSet;
 use std::ops::Range;
 
-/// Clusters that the base metadata of the shape `new` takes beyond what it has, if one of them is in use.
-/// Free ones are among them: what moves out of the way must not go there.
+/// Clusters that the base metadata of the shape `new` takes beyond what it has.
+pub(crate) fn gained(volume: &Volume, new: &SuperBlock) -> Vec<Range<u64>> {
+    let bases = |geometry: &Geometry| {
+        let mut clusters = RangeSet::new();
+        for nr in (0..geometry.groups()).map(GroupNr::new) {
+            metadata::insert(&mut clusters, metadata::clusters(geometry, &metadata::base(geometry, nr)));
+        }
+        clusters
+    };
+    metadata::without(&bases(new.geometry()), &bases(volume.geometry()))
+}
+
+/// Those of them that the volume has, if one is in use. Free ones are among them: what moves out of the way
+/// must not go there.
 pub(crate) fn occupied(volume: &mut Volume, new: &SuperBlock) -> Result<RangeSet<u64>> {
     let old_end = volume.geometry().clusters_count().get();
-    let mut before = RangeSet::new();
-    for nr in (0..volume.geometry().groups()).map(GroupNr::new) {
-        let geometry = volume.geometry();
-        metadata::insert(&mut before, metadata::clusters(geometry, &metadata::base(geometry, nr)));
-    }
-    let mut after = RangeSet::new();
-    for nr in (0..new.geometry().groups()).map(GroupNr::new) {
-        let base = metadata::base(new.geometry(), nr);
-        metadata::insert(&mut after, metadata::clusters(new.geometry(), &base));
-    }
     let mut found = RangeSet::new();
     let mut is_used = false;
-    for range in metadata::without(&after, &before) {
+    for range in gained(volume, new) {
         let known = range.start..range.end.min(old_end);
         for cluster in known.clone() {
             is_used = is_used || volume.is_used(cluster)?;

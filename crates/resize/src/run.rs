@@ -3,12 +3,13 @@
 use crate::admit;
 use crate::commit::{self, Kind, Transaction};
 use crate::error::{Error, Result};
-use crate::evacuate::{self, Relocated};
+use crate::evacuate::{self, Moved, Relocated};
 use crate::inodes;
 use crate::journal::{Journal, read_superblock};
 use crate::loan::{self, Loan};
 use crate::reserve;
 use crate::reshape;
+use crate::staging::Staging;
 use crate::target::{self, Width};
 use crate::volume::Volume;
 use hectare_device::Device;
@@ -53,20 +54,7 @@ pub struct Outcome {
 /// Makes the volume on `disk` have `blocks` blocks. The device is as long as the longer of both already; it
 /// is not cut.
 pub(crate) fn to_blocks(disk: &Arc<dyn Device>, blocks: Blocks, options: &Options) -> Result<Outcome> {
-    finished(Run::begin(disk, options, true)?, disk, blocks, options)
-}
-
-/// The same with a volume that was checked just now.
-pub(crate) fn further(disk: &Arc<dyn Device>, blocks: Blocks, options: &Options) -> Result<Outcome> {
-    finished(Run::begin(disk, options, false)?, disk, blocks, options)
-}
-
-fn finished<'a>(
-    mut run: Run<'a>,
-    disk: &Arc<dyn Device>,
-    blocks: Blocks,
-    options: &'a Options,
-) -> Result<Outcome> {
+    let mut run = Run::begin(disk, options, true)?;
     let before = run.volume.geometry().blocks_count;
     let new = target::superblock(&run.volume.sb, blocks, options.width)?;
     let after = new.geometry().blocks_count;
@@ -74,27 +62,56 @@ fn finished<'a>(
     let is_same = after == before && new.features() == run.volume.sb.features();
     if !is_same {
         let unchecked = std::mem::take(&mut run.outcome.unchecked);
-        run = Run::staged(disk, options, &new)?;
+        run = Run::staged(disk, options, &new)?.with_journal(&new)?;
         run.outcome.unchecked = unchecked;
         run.finish()?;
     }
     Ok(Outcome { before, after, block_size, ..run.outcome })
 }
 
-/// Tries to shrink the volume on `device` without writing anything to it; gives the size that it gets, and
-/// the device as it would be, but for data of files.
-pub(crate) fn attempt(
-    device: &Arc<dyn Device>,
-    blocks: Blocks,
-    options: &Options,
-) -> Result<(Blocks, Arc<dyn Device>)> {
-    let mut run = Run::begin(device, options, false)?;
-    let new = target::superblock(&run.volume.sb, blocks, Width::of(&run.volume.sb))?;
-    let after = new.geometry().blocks_count;
-    if after < run.volume.geometry().blocks_count {
+/// A volume that was made smaller in memory.
+pub(crate) struct Attempt<'a> {
+    run: Run<'a>,
+    new: SuperBlock,
+    before: Blocks,
+}
+
+impl<'a> Attempt<'a> {
+    /// Tries to shrink the volume on `device` without writing anything to it; `None` if it would not become
+    /// smaller.
+    pub(crate) fn new(
+        device: &Arc<dyn Device>,
+        blocks: Blocks,
+        options: &'a Options,
+    ) -> Result<Option<Self>> {
+        let mut run = Run::begin(device, options, false)?;
+        let before = run.volume.geometry().blocks_count;
+        let new = target::superblock(&run.volume.sb, blocks, Width::of(&run.volume.sb))?;
+        if new.geometry().blocks_count >= before {
+            return Ok(None);
+        }
         run.stage(&new)?;
+        Ok(Some(Self { run, new, before }))
     }
-    Ok((after, run.volume.staged))
+
+    /// The blocks that it has.
+    pub(crate) fn after(&self) -> Blocks {
+        self.new.geometry().blocks_count
+    }
+
+    /// The device as it would be, but for data of files.
+    pub(crate) fn device(&self) -> Arc<dyn Device> {
+        Arc::<Staging>::clone(&self.run.volume.staged)
+    }
+
+    /// Does it. The device is not cut.
+    pub(crate) fn carry_out(self) -> Result<Outcome> {
+        let (before, after) = (self.before, self.after());
+        let block_size = self.new.geometry().block_size.get();
+        let mut run = self.run.with_journal(&self.new)?;
+        run.finish()?;
+        Ok(Outcome { before, after, block_size, ..run.outcome })
+    }
 }
 
 /// A resize under way.
@@ -126,26 +143,26 @@ impl<'a> Run<'a> {
         Self { options, volume, transactions: Vec::new(), loan: None, is_loose: false, outcome }
     }
 
-    /// Everything up to the shape `new`, with a journal that holds it as far as there can be one.
+    /// Everything up to the shape `new`. What lies beyond the end of the volume on disk is written.
     fn staged(disk: &Arc<dyn Device>, options: &'a Options, new: &SuperBlock) -> Result<Self> {
-        let journal = Journal::of(disk)?;
-        // A trial that grows a volume writes beyond its end only; one that shrinks it would copy data twice.
-        let shrinks = new.geometry().blocks_count < read_superblock(&**disk)?.geometry().blocks_count;
-        let is_live = journal.is_some() || !shrinks;
-        let mut run = Self::of(Volume::open(Arc::clone(disk), is_live)?, options);
+        let grows = new.geometry().blocks_count >= read_superblock(&**disk)?.geometry().blocks_count;
+        let mut run = Self::of(Volume::open(Arc::clone(disk), grows)?, options);
         run.stage(new)?;
-        let most = run.most_logged();
-        if journal.as_ref().is_some_and(|journal| journal.holds(most)) {
-            return Ok(run);
+        Ok(run)
+    }
+
+    /// What was staged, with a journal that holds it as far as there can be one.
+    fn with_journal(mut self, new: &SuperBlock) -> Result<Self> {
+        let most = self.most_logged();
+        let disk = Arc::clone(&self.volume.disk);
+        if Journal::of(&disk)?.is_some_and(|journal| journal.holds(most)) {
+            return Ok(self);
         }
-        let taken = run.transactions.iter().flat_map(|transaction| transaction.fresh.iter().cloned());
+        let taken = self.transactions.iter().flat_map(|transaction| transaction.fresh.iter().cloned());
         let taken: RangeSet<u64> = taken.collect();
-        let loan = Loan::find(&mut run.volume, &taken, most)?;
-        if loan.is_none() && is_live {
-            return Ok(run);
-        }
-        let mut run = Self::of(Volume::open(Arc::clone(disk), true)?, options);
-        run.loan = loan;
+        let Some(loan) = Loan::find(&mut self.volume, &taken, most)? else { return Ok(self) };
+        let mut run = Self::of(Volume::open(disk, true)?, self.options);
+        run.loan = Some(loan);
         run.stage(new)?;
         Ok(run)
     }
@@ -240,12 +257,12 @@ impl<'a> Run<'a> {
         let moved = evacuate::evacuate(&mut self.volume, clusters.clone(), new.geometry().inodes_count())?;
         self.outcome.blocks_moved += moved.blocks;
         self.outcome.inodes_moved += moved.inodes;
-        self.move_journal(clusters, moved.left)
+        self.move_journal(clusters, moved)
     }
 
-    /// Moves the volume's own journal, if it lies in what is to be left. The clusters `barred` are in use on
-    /// the device still.
-    fn move_journal(&mut self, leaving: RangeSet<u64>, barred: RangeSet<u64>) -> Result<()> {
+    /// Moves the volume's own journal, if it lies in what is to be left; what was `moved` is on the device
+    /// with the space that it takes.
+    fn move_journal(&mut self, leaving: RangeSet<u64>, moved: Moved) -> Result<()> {
         let Some(nr) = evacuate::journal(&self.volume) else { return Ok(()) };
         let inode = match &self.loan {
             Some(Loan { own: Some(own), .. }) => own.clone(),
@@ -255,12 +272,12 @@ impl<'a> Run<'a> {
         if !evacuate::is_touched(&mut self.volume, nr, &inode, &leaving)? {
             return Ok(());
         }
-        self.end_transaction(Kind::Whole)?;
+        let is_alone = moved.blocks == 0 && moved.inodes == 0 && !moved.groups;
         let Relocated { inode, left, blocks } =
-            evacuate::relocate_journal(&mut self.volume, nr, &inode, leaving, barred)?;
+            evacuate::relocate_journal(&mut self.volume, nr, &inode, leaving, moved.left)?;
         self.outcome.blocks_moved += blocks;
         let was_loose = std::mem::replace(&mut self.is_loose, true);
-        self.end_transaction(Kind::Marks)?;
+        self.end_transaction(if is_alone { Kind::Marks } else { Kind::Whole })?;
         match &mut self.loan {
             Some(loan) => loan.own = Some(inode),
             None => {
@@ -320,7 +337,8 @@ impl<'a> Run<'a> {
         if let Some(problem) = self.check()? {
             return Err(Error::Unsound(problem));
         }
-        self.volume.disk.flush()?;
+        let size = self.volume.geometry().block_size;
+        self.volume.copies.make(&*self.volume.disk, size)?;
         let mut previous = None;
         for transaction in &self.transactions {
             let is_safe = transaction.write(&self.volume.disk, previous, self.options.now)?;

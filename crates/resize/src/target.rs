@@ -217,7 +217,8 @@ pub(crate) fn most_blocks(sb: &SuperBlock) -> Blocks {
 /// The superblock of a volume without reserved descriptor blocks, with the reserve of `full`.
 pub(crate) fn with_reserve(bare: &SuperBlock, full: &SuperBlock) -> Result<SuperBlock> {
     let mut raw = *bare.raw();
-    raw.s_feature_compat = full.raw().s_feature_compat;
+    // Only this one: a journal on loan is none that `full` knows.
+    raw.s_feature_compat = (raw.s_feature_compat.get() | Compat::RESIZE_INODE.bits()).into();
     raw.s_reserved_gdt_blocks = full.raw().s_reserved_gdt_blocks;
     Ok(SuperBlock::from_raw(raw)?)
 }

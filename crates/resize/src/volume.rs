@@ -1,13 +1,14 @@
 //! The volume being resized: its superblock and groups in memory, and its changes in an overlay.
 //!
-//! Everything of the old volume that changes lies in an overlay until a [`crate::commit`]. What may be
-//! written at once, because the volume on disk does not know those blocks (they are free there, or lie beyond
-//! its end), goes to the device directly: data that moves, and the metadata of new groups. So memory holds
-//! the changes of old metadata only.
+//! Everything of the old volume that changes lies in an overlay until a [`crate::commit`]. Data that moves is
+//! only noted ([`Copies`]). What the volume on disk does not know, because it lies beyond its end or in free
+//! clusters, is written to the device at once: the metadata of new groups, a log on loan. So memory holds the
+//! changes of old metadata only.
 //!
 //! Invariant: a block that [`Volume::take`] gives out is free in the volume on disk, and in the staged one.
 
 use crate::bitmap::Bitmap;
+use crate::copies::Copies;
 use crate::error::{Error, Result};
 use crate::metadata;
 use crate::staging::Staging;
@@ -27,7 +28,7 @@ pub(crate) struct Volume {
     pub(crate) disk: Arc<dyn Device>,
     /// The device with the changes.
     pub(crate) staged: Arc<Staging>,
-    /// Whether anything may be written; else this is a trial, of which only the outcome counts.
+    /// Whether anything may be written before the transactions are.
     pub(crate) is_live: bool,
     pub(crate) sb: SuperBlock,
     pub(crate) groups: Vec<GroupDesc>,
@@ -35,6 +36,8 @@ pub(crate) struct Volume {
     pub(crate) disk_blocks: Blocks,
     /// Blocks that are free in the volume on disk and were taken.
     pub(crate) fresh: RangeSet<u64>,
+    /// Data to be copied before the transactions are written.
+    pub(crate) copies: Copies,
     blocks: BTreeMap<u32, Bitmap>,
     inodes: BTreeMap<u32, Bitmap>,
     /// Descriptor blocks that have changed.
@@ -60,6 +63,7 @@ impl Volume {
             sb,
             groups,
             fresh: RangeSet::new(),
+            copies: Copies::default(),
             blocks: BTreeMap::new(),
             inodes: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -95,26 +99,6 @@ impl Volume {
         let size = self.geometry().block_size;
         if self.is_live {
             self.disk.zero(first.offset(size), blocks.bytes(size))?;
-        }
-        Ok(())
-    }
-
-    /// Copies data to blocks that the volume on disk does not use.
-    pub(crate) fn copy_unused(&self, from: BlockNr, to: BlockNr, blocks: u64) -> Result<()> {
-        const STEP: u64 = 1 << 20;
-        if !self.is_live {
-            return Ok(());
-        }
-        let size = self.geometry().block_size;
-        let mut left = Blocks::new(blocks).bytes(size).get();
-        let (mut from, mut to) = (from.offset(size), to.offset(size));
-        let mut buffer = vec![0; hectare_units::index_of(left.min(STEP))];
-        while left > 0 {
-            let some = left.min(STEP);
-            let part = &mut buffer[..hectare_units::index_of(some)];
-            self.staged.read_at(from, part)?;
-            self.disk.write_at(to, part)?;
-            (from, to, left) = (from + Bytes::new(some), to + Bytes::new(some), left - some);
         }
         Ok(())
     }

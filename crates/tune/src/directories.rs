@@ -17,7 +17,6 @@ use hectare_ext4::dir::{
     self, Entry, FileType, Fill, Format, Name, convert_block, retype, set_checksum, unindex,
 };
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::{self, Rows};
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::superblock::SuperBlock;
@@ -173,13 +172,6 @@ impl<'a> Forms<'a> {
             let reason = format!(
                 "inode {nr} is an encrypted directory without regard to case, with no room for checksums: \
                  make the volume anew, or do without metadata_csum"
-            );
-            return Err(Error::refused(reason));
-        }
-        if self.old.features().ro_compat.contains(RoCompat::QUOTA) {
-            let reason = format!(
-                "inode {nr} is a directory without room for checksums, and needs more space: turn quota off \
-                 first, and on again afterwards"
             );
             return Err(Error::refused(reason));
         }

@@ -52,6 +52,30 @@ pub(crate) fn detach(volume: &mut Volume<'_>) -> Result<()> {
     })
 }
 
+/// What the superblock says of a journal on another device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Parked {
+    uuid: [u8; 16],
+    number: u32,
+}
+
+impl Parked {
+    /// That of a volume.
+    pub(crate) fn of(sb: &SuperBlock) -> Self {
+        Self { uuid: sb.raw().s_journal_uuid, number: sb.raw().s_journal_dev.get() }
+    }
+
+    /// Has the volume use it.
+    pub(crate) fn put_back(self, volume: &mut Volume<'_>) -> Result<()> {
+        volume.edit(|raw| {
+            raw.s_feature_compat = (raw.s_feature_compat.get() | Compat::HAS_JOURNAL.bits()).into();
+            raw.s_journal_uuid = self.uuid;
+            raw.s_journal_dev = self.number.into();
+            raw.s_journal_inum = 0.into();
+        })
+    }
+}
+
 /// Before anything is written: the journal can be used, or left.
 pub(crate) fn admit(sb: &SuperBlock, changes: &Changes, leaves: bool) -> Result<()> {
     match &changes.journal_device {

@@ -229,10 +229,6 @@ fn refuse_impossible(volume: &mut Volume<'_>, before: &Features, goal: &Features
     if goes(I(Incompat::EXTENTS)) && goal.ro_compat.contains(RoCompat::BIGALLOC) {
         return refuse("bigalloc needs extent");
     }
-    let keeps_quotas = |features: &Features| features.ro_compat.contains(RoCompat::QUOTA);
-    if goes(I(Incompat::EXTENTS)) && keeps_quotas(before) && keeps_quotas(goal) {
-        return refuse("-O ^extent changes what owners use: turn quota off first, and on again afterwards");
-    }
     if goes(I(Incompat::FLEX_BG))
         && let Some(group) = volume.scattered_group()?
     {

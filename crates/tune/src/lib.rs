@@ -36,6 +36,7 @@ mod run;
 mod shape;
 mod slots;
 mod tree;
+mod usage;
 mod volume;
 
 pub use change::{Changes, ExternalJournal, FeatureEdit, QuotaEdit, Reserved};

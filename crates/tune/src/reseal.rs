@@ -3,7 +3,7 @@
 //!
 //! What carries one: group descriptors, both bitmaps of a group (in its descriptor), inodes, nodes of extent
 //! trees, blocks of directories, attribute blocks, the orphan file, the block of multiple mount protection.
-//! Where checksums are new, directories get room for theirs.
+//! Where checksums are new, directories get room for theirs; quotas count what that takes.
 //!
 //! Hazards: unused inodes carry a checksum as well, but what they lead to is no longer theirs. Hashes of
 //! attribute values in inodes of their own start from the same seed as checksums; the caller refuses volumes
@@ -14,6 +14,7 @@ use crate::directories::Forms;
 use crate::error::Result;
 use crate::hidden;
 use crate::tree::FileMap;
+use crate::usage;
 use crate::volume::Volume;
 use hectare_ext4::extent;
 use hectare_ext4::feature::{Incompat, RoCompat};
@@ -41,9 +42,13 @@ pub(crate) fn reseal(
     if old.features().group_checksums() && !new.features().group_checksums() {
         initialise_all(volume)?;
     }
-    let mut walk = Walk { old: &old, new: &new, forms: Forms::new(&old, &new)?, seen: BTreeSet::new() };
+    let forms = Forms::new(&old, &new)?;
+    let mut walk =
+        Walk { old: &old, new: &new, forms, seen: BTreeSet::new(), usage: usage::Changes::default() };
     volume.each_inode(&mut |volume, nr, slot, in_use| walk.inode(volume, nr, slot, in_use))?;
+    let usage = walk.usage;
     volume.set_superblock(new.clone());
+    usage.write(volume)?;
     for group in volume.all_groups() {
         reseal_group(volume, group, &old)?;
     }
@@ -93,6 +98,8 @@ struct Walk<'a> {
     forms: Forms<'a>,
     /// Attribute blocks that were met; several inodes may share one.
     seen: BTreeSet<BlockNr>,
+    /// What owners use now, more or less.
+    usage: usage::Changes,
 }
 
 impl Walk<'_> {
@@ -106,7 +113,9 @@ impl Walk<'_> {
             Err(corrupt) => return Err(corrupt.into()),
         };
         if in_use && (inode.links > 0 || nr < self.old.first_inode()) {
+            let before = inode.sectors;
             self.content(volume, nr, &mut inode)?;
+            self.usage.note(self.old, nr, &inode, before);
         }
         inode.render(slot, nr, self.new);
         Ok(())

@@ -2,12 +2,12 @@
 //!
 //! What changes blocks in use needs a journal to survive a crash. So a journal that is asked for comes first
 //! and one that goes away goes last; where there is none, or too small a one, another takes its place for a
-//! while.
+//! while. One that lies where metadata of the new form is to lie is made anew elsewhere before.
 
 use crate::change::Changes;
 use crate::commit::Order;
 use crate::error::Result;
-use crate::external;
+use crate::external::{self, Parked};
 use crate::features;
 use crate::fields;
 use crate::journal::{self, Size};
@@ -18,7 +18,7 @@ use crate::volume::{Overlay, Volume};
 use hectare_device::Device;
 use hectare_ext4::feature::{Compat, Features};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_resize::make_room;
+use hectare_resize::{is_journal_in, make_room};
 use std::sync::Arc;
 
 /// Blocks of a log beyond those that it is to hold: its superblock, descriptors, the commit block.
@@ -39,6 +39,10 @@ pub(crate) enum Round {
     Attach,
     /// No longer uses it.
     Detach,
+    /// Does without it for a while: it still says that the volume uses it.
+    Park,
+    /// Uses it again.
+    Return(Parked),
 }
 
 impl Round {
@@ -46,7 +50,7 @@ impl Round {
         match self {
             Self::Room | Self::Main => Order::Logged,
             Self::Add(_) => Order::Marked,
-            Self::Remove | Self::Attach | Self::Detach => Order::Led,
+            Self::Remove | Self::Attach | Self::Detach | Self::Park | Self::Return(_) => Order::Led,
         }
     }
 
@@ -56,14 +60,47 @@ impl Round {
         match self {
             Self::Room => return room(overlay, volume, changes, goal),
             Self::Main => return main(overlay, volume, changes, goal),
-            Self::Add(size) => journal::add(&mut volume, size, changes)?,
+            Self::Add(size) => {
+                bar_room(overlay, &mut volume, changes, goal)?;
+                journal::add(&mut volume, size, changes)?;
+            }
             Self::Remove => journal::take_away(&mut volume)?,
             Self::Attach => external::attach(&mut volume, changes)?,
-            Self::Detach => external::detach(&mut volume)?,
+            Self::Detach | Self::Park => external::detach(&mut volume)?,
+            Self::Return(parked) => parked.put_back(&mut volume)?,
         }
         volume.finish(changes.now)?;
         Ok(true)
     }
+}
+
+/// Has no space taken where metadata of the new form is to lie: a journal there would be in the way.
+fn bar_room(
+    overlay: &Arc<Overlay>,
+    volume: &mut Volume<'_>,
+    changes: &Changes,
+    goal: &Features,
+) -> Result<()> {
+    if shape::differs(volume.sb(), goal) {
+        let copy: Arc<dyn Device> = Arc::<Overlay>::clone(overlay);
+        volume.bar(hectare_resize::room(&copy, goal)?);
+    }
+    if let Some(size) = changes.inode_size {
+        let behind = slots::behind(volume, size)?;
+        volume.bar(behind);
+    }
+    Ok(())
+}
+
+/// Whether the journal lies where metadata of the new form is to lie.
+fn is_in_the_way(overlay: &Arc<Overlay>, changes: &Changes, goal: &Features) -> Result<bool> {
+    let mut volume = Volume::new(overlay, superblock(&**overlay)?);
+    let obstacles = match changes.inode_size {
+        Some(size) => slots::obstacles(&mut volume, size)?,
+        None => Vec::new(),
+    };
+    let copy: Arc<dyn Device> = Arc::<Overlay>::clone(overlay);
+    Ok(is_journal_in(&copy, goal, &obstacles)?)
 }
 
 fn room(overlay: &Arc<Overlay>, mut volume: Volume<'_>, changes: &Changes, goal: &Features) -> Result<bool> {
@@ -100,12 +137,12 @@ enum Place {
 /// The rounds that lead to the goal. `log_blocks` are those in use that the main round changes, where the
 /// volume's own journal does not hold them.
 pub(crate) fn plan(
-    overlay: &Overlay,
+    overlay: &Arc<Overlay>,
     changes: &Changes,
     goal: &Features,
     log_blocks: Option<usize>,
 ) -> Result<Vec<Round>> {
-    let sb = superblock(overlay)?;
+    let sb = superblock(&**overlay)?;
     let mut volume = Volume::new(overlay, sb.clone());
     let comes = |feature| goal.compat.contains(feature) && !sb.features().compat.contains(feature);
     let before = place(&sb);
@@ -133,17 +170,29 @@ pub(crate) fn plan(
         Place::Nowhere => None,
     };
     let inner = inner(&sb, changes, goal);
-    // A journal elsewhere stays the one it is: then there is none for a while.
-    let is_outside = [before, after].contains(&Place::Outside);
-    if let Some(blocks) = log_blocks.filter(|_| !is_outside) {
+    if let Some(blocks) = log_blocks {
         let log = Size::holding(hectare_units::u64_of(blocks) + LOG_OVERHEAD);
-        let back = if after == Place::Inside && enter.is_none() {
-            Some(Round::Add(journal::present(&mut volume)?))
-        } else {
-            enter
+        // A journal elsewhere stays the one it is.
+        let stays = before == Place::Outside && after == Place::Outside;
+        let leave = if stays { Some(Round::Park) } else { leave };
+        let back = match enter {
+            _ if stays => Some(Round::Return(Parked::of(&sb))),
+            None if after == Place::Inside => Some(Round::Add(journal::present(&mut volume)?)),
+            enter => enter,
         };
         let (log, rest) = (Some(Round::Add(log)), [Some(Round::Remove), back]);
         return Ok([leave, log].into_iter().chain(inner).chain(rest).flatten().collect());
+    }
+    if before == Place::Inside && inner[0].is_some() && is_in_the_way(overlay, changes, goal)? {
+        // It is made anew elsewhere before anything else moves.
+        let (first, last) = match (after, enter) {
+            (Place::Inside, Some(enter)) => ([leave, Some(enter)], [None, None]),
+            (Place::Inside, None) => {
+                ([leave, Some(Round::Add(journal::present(&mut volume)?))], [None, None])
+            }
+            _ => ([leave, Some(Round::Add(journal::present(&mut volume)?))], [leave, enter]),
+        };
+        return Ok(first.into_iter().chain(inner).chain(last).flatten().collect());
     }
     Ok(match (before, after) {
         _ if before == after && !is_new => inner.into_iter().flatten().collect(),

@@ -40,7 +40,7 @@ pub struct Outcome {
 pub fn tune(device: &Arc<dyn Device>, changes: &Changes) -> Result<Outcome> {
     let before = superblock(&**device)?;
     refuse_state(&before)?;
-    let reading = OverlayDevice::new(Arc::clone(device));
+    let reading: Arc<Overlay> = Arc::new(OverlayDevice::new(Arc::clone(device)));
     let mut volume = Volume::new(&reading, before.clone());
     hidden::refuse_in_use(&volume, changes.clear_mmp)?;
     let goal = features::goal(&mut volume, changes)?;

@@ -45,21 +45,30 @@ pub(crate) fn enlarge(volume: &mut Volume<'_>, size: u32) -> Result<bool> {
 /// and has no room for it.
 pub(crate) fn obstacles(volume: &mut Volume<'_>, size: u32) -> Result<Vec<Range<u64>>> {
     let new = superblock(volume, size)?;
+    let behind = behind(volume, size)?;
+    let mut has_room = true;
+    for group in volume.all_groups().filter(|_| !behind.is_empty()) {
+        has_room &= volume.find_run(group, new.geometry().itable_blocks())?.is_some();
+    }
+    Ok(if has_room { Vec::new() } else { behind })
+}
+
+/// Blocks behind the tables into which they may grow.
+pub(crate) fn behind(volume: &mut Volume<'_>, size: u32) -> Result<Vec<Range<u64>>> {
+    let new = superblock(volume, size)?;
     let (old_len, len) = (volume.geometry().itable_blocks(), new.geometry().itable_blocks());
     if volume.sb().features().incompat.contains(Incompat::FLEX_BG) {
         return Ok(Vec::new());
     }
     let mut behind = Vec::new();
-    let mut has_room = true;
     for group in volume.all_groups() {
-        has_room &= volume.find_run(group, len)?.is_some();
         let start = volume.group(group)?.inode_table.get();
         let geometry = volume.geometry();
         let end = geometry.first_block(group).get() + u64::from(geometry.blocks_in(group));
         behind.push(start + u64::from(old_len)..(start + u64::from(len)).min(end));
     }
     behind.retain(|range| range.start < range.end);
-    Ok(if has_room { Vec::new() } else { behind })
+    Ok(behind)
 }
 
 /// The superblock with inodes of `size` bytes.

@@ -34,11 +34,23 @@ pub(crate) struct Volume<'a> {
     groups: Vec<GroupDesc>,
     /// Where bitmaps and inode tables lie, in ascending order.
     metadata: Vec<Range<u64>>,
+    /// Blocks that are not to be taken, though they may be free.
+    barred: Vec<Range<u64>>,
 }
 
 impl<'a> Volume<'a> {
     pub(crate) fn new(device: &'a Overlay, sb: SuperBlock) -> Self {
-        Self { device, sb, groups: Vec::new(), metadata: Vec::new() }
+        Self { device, sb, groups: Vec::new(), metadata: Vec::new(), barred: Vec::new() }
+    }
+
+    /// Has [`Volume::take`] leave these blocks alone.
+    pub(crate) fn bar(&mut self, blocks: Vec<Range<u64>>) {
+        self.barred.extend(blocks);
+    }
+
+    /// Whether one of these blocks may not be taken.
+    fn is_barred(&self, blocks: &Range<u64>) -> bool {
+        self.barred.iter().any(|barred| barred.start < blocks.end && blocks.start < barred.end)
     }
 
     pub(crate) fn sb(&self) -> &SuperBlock {
@@ -220,6 +232,9 @@ impl<'a> Volume<'a> {
                 self.take_in(nr, bits, &mut left, &mut runs)?;
             }
         }
+        if left > 0 && !self.barred.is_empty() {
+            return Err(Error::refused(format!("{blocks} blocks are needed beside what is to be metadata")));
+        }
         if left > 0 {
             return Err(Error::refused("the counts of free blocks are wrong: run e2fsck -f first"));
         }
@@ -250,7 +265,7 @@ impl<'a> Volume<'a> {
                 break;
             }
             let start = first + u64::from(cluster) * ratio;
-            if is_set(&bitmap, cluster) || start + ratio > end {
+            if is_set(&bitmap, cluster) || start + ratio > end || self.is_barred(&(start..start + ratio)) {
                 continue;
             }
             set_bits(&mut bitmap, cluster, 1);

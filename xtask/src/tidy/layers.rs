@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 29] = [
+const LAYERS: [&str; 30] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -17,6 +17,7 @@ const LAYERS: [&str; 29] = [
     "hectare-alloc",
     "hectare-alloc-virtual",
     "hectare-ext4",
+    "hectare-mmp",
     "hectare-probe",
     "hectare-disk",
     "hectare-identify",

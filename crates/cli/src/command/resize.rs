@@ -1,7 +1,7 @@
 //! `hectare resize`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device, refuse_other};
+use crate::image_device::{Hold, device, refuse_other, while_held};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -87,7 +87,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let is_file = std::fs::metadata(&arguments.image).is_ok_and(|metadata| metadata.is_file());
     let cuts = is_file && arguments.part.is_whole() && !arguments.keep_file;
-    let done = hectare_resize::resize(&disk, target, cuts, &options).map_err(of)?;
+    let shown_as = arguments.part.shown(&name);
+    let done = while_held(&shown_as, &disk, |disk| {
+        hectare_resize::resize(disk, target, cuts, &options).map_err(of)
+    })?;
     let mut out = Output::new();
     if arguments.json {
         return out.json(&Json {

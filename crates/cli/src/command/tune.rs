@@ -4,7 +4,7 @@ mod values;
 
 use crate::dumpe2fs::fields;
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, device, refuse_other};
+use crate::image_device::{Hold, device, refuse_other, while_held};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -132,7 +132,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let changes = arguments.changes()?;
     let device = device(&arguments.image, arguments.part, Hold::Everybody)?;
     refuse_other(&*device, &name)?;
-    let outcome = tune(&device, &changes).map_err(|error| Failure::of(&name, error))?;
+    let change = |device: &_| tune(device, &changes).map_err(|error| Failure::of(&name, error));
+    // A mark that is to be cleared is not waited for.
+    let outcome = if changes.clear_mmp { change(&device)? } else { while_held(&name, &device, change)? };
     let changed = changed(&outcome.before, &outcome.after);
     if arguments.json {
         let image = JsonName(arguments.image.as_os_str().as_bytes().to_vec());

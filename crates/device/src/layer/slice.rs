@@ -95,6 +95,12 @@ impl<D: Device> Device for SliceDevice<D> {
         self.inner.copy_from(self.place(at), source, source_at, len)
     }
 
+    fn copy_within(&self, from: Bytes, to: Bytes, len: Bytes) -> Result<()> {
+        check_range(self, Operation::Read, Span::new(from, len))?;
+        check_change(self, Operation::Copy, Span::new(to, len))?;
+        self.inner.copy_within(self.place(from), self.place(to), len)
+    }
+
     fn resize(&self, len: Bytes) -> Result<()> {
         let reason = Reason::Unsupported("a window of another device has the length it has");
         Err(Error::new(&self.name, Operation::Resize, Some(Span::new(Bytes::ZERO, len)), reason))

@@ -78,7 +78,7 @@ impl Evacuation<'_> {
                     unwritten: extent.unwritten,
                 };
                 if leaves && !extent.unwritten {
-                    self.copy(nr, inode, at, to, len)?;
+                    self.copy(nr, inode, &piece, at)?;
                 }
                 push(&mut new, piece);
                 at += len;
@@ -125,8 +125,8 @@ impl Evacuation<'_> {
         Ok(())
     }
 
-    /// Copies data: at once, or in the overlay where the content is read before it is written.
-    fn copy(&mut self, nr: InodeNr, inode: &Inode, from: u64, to: u64, len: u64) -> Result<()> {
+    /// Has the data at block `from` copied to an extent: later, or in the overlay what is read before.
+    fn copy(&mut self, nr: InodeNr, inode: &Inode, extent: &Extent, from: u64) -> Result<()> {
         let sb = &self.volume.sb;
         let is_read = sb.orphan_file_inode() == Some(nr)
             || quota::Kind::ALL.into_iter().any(|kind| sb.quota_inode(kind) == Some(nr))
@@ -134,12 +134,16 @@ impl Evacuation<'_> {
         if is_directory(inode) {
             return Ok(()); // `directory` does it
         }
-        if !is_read {
-            return self.volume.copy_unused(BlockNr::new(from), BlockNr::new(to), len);
-        }
-        for (from, to) in (from..from + len).zip(to..) {
+        let (to, len) = (extent.physical, u64::from(extent.len));
+        // Of the journal its superblock is read.
+        let is_head = sb.journal_inode() == Some(nr) && extent.logical == LogicalBlock::ZERO;
+        let staged = if is_read { len } else { u64::from(is_head) };
+        for (from, to) in (from..from + staged).zip(to.get()..) {
             let bytes = self.volume.read(BlockNr::new(from))?;
             self.volume.write(BlockNr::new(to), &bytes)?;
+        }
+        if !is_read {
+            self.volume.copies.note(BlockNr::new(from), to, len);
         }
         Ok(())
     }

@@ -9,8 +9,13 @@ use hectare_units::{BlockNr, GroupNr};
 use rangemap::RangeSet;
 use std::ops::Range;
 
-/// Moves what the first `kept` groups have in `leaving`.
-pub(super) fn relocate(volume: &mut Volume, leaving: &RangeSet<u64>, kept: u32) -> Result<()> {
+/// Moves what the first `kept` groups have in `leaving`; gives the clusters that were left, which are not to
+/// be taken before this is on disk, or `None` if there was nothing.
+pub(super) fn relocate(
+    volume: &mut Volume,
+    leaving: &RangeSet<u64>,
+    kept: u32,
+) -> Result<Option<RangeSet<u64>>> {
     let geometry = volume.geometry().clone();
     let moving: Vec<GroupNr> = (0..kept)
         .map(GroupNr::new)
@@ -20,7 +25,7 @@ pub(super) fn relocate(volume: &mut Volume, leaving: &RangeSet<u64>, kept: u32) 
         })
         .collect();
     if moving.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let before = metadata::all(&geometry, &volume.groups);
     let groups = volume.groups.clone();
@@ -55,10 +60,11 @@ pub(super) fn relocate(volume: &mut Volume, leaving: &RangeSet<u64>, kept: u32) 
     for range in metadata::without(&after, &before) {
         volume.take(range)?;
     }
-    for range in metadata::without(&before, &after) {
-        volume.mark(range, false)?;
+    let left = metadata::without(&before, &after);
+    for range in &left {
+        volume.mark(range.clone(), false)?;
     }
-    Ok(())
+    Ok(Some(left.into_iter().collect()))
 }
 
 fn is_leaving(geometry: &Geometry, leaving: &RangeSet<u64>, part: &Range<u64>) -> bool {

@@ -68,12 +68,7 @@ impl Pair {
             let mount = KernelMount::read_only(image, "")?;
             return Ok(walk(mount.path()));
         }
-        let folder = scratch::fresh("dump");
-        fs::create_dir(&folder).unwrap();
-        hectare_oracle::debugfs(image, &[&format!("rdump / {}", folder.display())])?;
-        let entries = walk(&folder);
-        fs::remove_dir_all(folder).unwrap();
-        Ok(entries)
+        hectare_oracle::dumped(image)
     }
 
     pub(crate) fn compared(&self) -> What {

@@ -5,7 +5,7 @@
 use crate::support::{Base, change, changes, long};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{
-    Entry, KernelMount, Skip, What, assert_same, dumpe2fs_superblock, e2fsck, scratch, skip, walk,
+    Entry, KernelMount, Skip, What, assert_same, dumpe2fs_superblock, dumped, e2fsck, scratch, skip, walk,
 };
 use hectare_units::random::SplitMix64;
 use hectare_units::{index_of, u64_of};
@@ -181,7 +181,7 @@ fn judge(made: &Made, options: &[Choice], tally: &mut Tally) -> Result<(), Skip>
             }
             match (KernelMount::read_only(&ours, ""), &made.seen) {
                 (Ok(mount), Some(seen)) => assert_same(&walk(mount.path()), seen, made.base.compared()),
-                _ => assert_same(&made.base.dumped(&ours)?, &made.dumped, What::content()),
+                _ => assert_same(&dumped(&ours)?, &made.dumped, What::content()),
             }
             one_after_the_other(made, options, &ours, &place)?;
             if let Ok(mount) = KernelMount::new(&ours, "") {
@@ -235,7 +235,7 @@ fn made(kind: usize) -> Result<Made, Skip> {
     let base = Base::new(name, more, mib);
     let image = base.make()?;
     let seen = if base.combo.mountable().is_ok() { Some(base.entries(&image)?) } else { None };
-    let dumped = base.dumped(&image)?;
+    let dumped = dumped(&image)?;
     let questions = e2fsck(&image)?.questions;
     Ok(Made { base, image, seen, dumped, questions })
 }

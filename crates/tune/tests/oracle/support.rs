@@ -52,17 +52,7 @@ impl Base {
             let mount = KernelMount::read_only(image, "")?;
             return Ok(walk(mount.path()));
         }
-        self.dumped(image)
-    }
-
-    /// Everything in a volume, as debugfs reads it.
-    pub(crate) fn dumped(&self, image: &Path) -> Result<Vec<Entry>, Skip> {
-        let folder = scratch::fresh("dump");
-        fs::create_dir(&folder).unwrap();
-        hectare_oracle::debugfs(image, &[&format!("rdump / {}", folder.display())])?;
-        let entries = walk(&folder);
-        fs::remove_dir_all(folder).unwrap();
-        Ok(entries)
+        hectare_oracle::dumped(image)
     }
 
     pub(crate) fn compared(&self) -> What {

@@ -1,0 +1,273 @@
+//! A device whose volume is marked as in use while a program changes it that knows of no mark.
+//!
+//! The block of the protection is kept in memory: who reads it finds *clean*, and what is written there is
+//! kept until the end, while the device has this host's mark. A superblock that names another block, or
+//! seals it otherwise, takes the mark with it.
+//!
+//! Hazards:
+//! - The program must write the superblock by itself, at its place, as all of this project do. A log that is
+//!   replayed later has the block as the program wrote it.
+//! - After another host has written to the block, every change is refused.
+
+use crate::error::Result;
+use crate::guard::{Guard, LEN, MmpBlock, enter};
+use hectare_device::{Device, Error, Extent, Operation, Reason};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::superblock::{SIZE, SuperBlock};
+use hectare_units::{Bytes, index_of};
+use parking_lot::Mutex;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The device, with a volume that is marked.
+pub struct Held {
+    inner: Arc<dyn Device>,
+    guard: Mutex<Option<Guard>>,
+    hidden: Mutex<Option<Hidden>>,
+}
+
+/// The block as the program knows it.
+struct Hidden {
+    place: MmpBlock,
+    bytes: [u8; LEN],
+}
+
+/// A mark that is to be taken away.
+pub struct Hold(Option<Arc<Held>>);
+
+/// Marks the volume on a device as in use, if it has the protection, and gives the device to change it on.
+///
+/// # Errors
+/// [`crate::Error::InUse`] if another host has the volume; the others if it can't be read or written.
+pub fn hold(device: &Arc<dyn Device>) -> Result<(Arc<dyn Device>, Hold)> {
+    let mut bytes = [0; SIZE];
+    if device.len() < SUPERBLOCK_OFFSET + Bytes::of(SIZE) {
+        return Ok((Arc::clone(device), Hold(None)));
+    }
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+    // What is no volume is the program's to refuse.
+    let Ok(sb) = SuperBlock::parse(&bytes, device.len()) else { return Ok((Arc::clone(device), Hold(None))) };
+    let Some(place) = MmpBlock::of(&sb) else { return Ok((Arc::clone(device), Hold(None))) };
+    let Some(guard) = enter(device, &sb, true)? else { return Ok((Arc::clone(device), Hold(None))) };
+    let hidden = Hidden { place, bytes: guard.clean(place) };
+    let held = Arc::new(Held {
+        inner: Arc::clone(device),
+        guard: Mutex::new(Some(guard)),
+        hidden: Mutex::new(Some(hidden)),
+    });
+    Ok((Arc::<Held>::clone(&held), Hold(Some(held))))
+}
+
+impl Hold {
+    /// Leaves the block as the program wrote it, which is *clean*, and flushes.
+    ///
+    /// # Errors
+    /// If another host has written to the block ([`crate::Error::InUse`]), or it can't be written.
+    pub fn release(self) -> Result<()> {
+        let Some(held) = self.0 else { return Ok(()) };
+        let Some(guard) = held.guard.lock().take() else { return Ok(()) };
+        if let Some(who) = guard.lost_to() {
+            return Err(crate::Error::InUse(format!(
+                "another host has the volume (MMP): {who}; run e2fsck -f"
+            )));
+        }
+        guard.leave(&*held.inner)?;
+        if let Some(hidden) = &*held.hidden.lock() {
+            held.inner.write_at(hidden.place.at, &hidden.bytes)?;
+        }
+        Ok(held.inner.flush()?)
+    }
+}
+
+/// The part of a range that lies in another.
+fn shared(a: &Range<u64>, b: &Range<u64>) -> Option<Range<u64>> {
+    let part = a.start.max(b.start)..a.end.min(b.end);
+    (!part.is_empty()).then_some(part)
+}
+
+fn range(at: Bytes, len: usize) -> Range<u64> {
+    at.get()..at.get().saturating_add(Bytes::of(len).get())
+}
+
+impl Held {
+    /// Whether a range touches the block or the superblock.
+    fn is_special(&self, span: &Range<u64>) -> bool {
+        let block = self.hidden.lock().as_ref().map(|hidden| range(hidden.place.at, LEN));
+        let superblock = range(SUPERBLOCK_OFFSET, SIZE);
+        shared(span, &superblock).is_some() || block.is_some_and(|block| shared(span, &block).is_some())
+    }
+
+    fn refuse_lost(&self) -> hectare_device::Result<()> {
+        let guard = self.guard.lock();
+        if guard.as_ref().is_some_and(|guard| guard.lost_to().is_some()) {
+            let reason = Reason::Unsupported("another host has the volume in use (MMP)");
+            return Err(Error::new(self.inner.name(), Operation::Write, None, reason));
+        }
+        Ok(())
+    }
+
+    /// Has the mark follow a superblock that is about to be written.
+    fn follow(&self, at: Bytes, data: &[u8]) -> hectare_device::Result<()> {
+        let Some(start) = SUPERBLOCK_OFFSET.get().checked_sub(at.get()).map(index_of) else { return Ok(()) };
+        let Some(bytes) = data.get(start..start + SIZE) else { return Ok(()) };
+        let Ok(sb) = SuperBlock::parse(bytes, Bytes::new(u64::MAX)) else { return Ok(()) };
+        let place = MmpBlock::of(&sb);
+        let mut hidden = self.hidden.lock();
+        if hidden.as_ref().map(|hidden| hidden.place) == place {
+            return Ok(());
+        }
+        let next = match (place, hidden.take()) {
+            // Sealed otherwise: the program has written it so before.
+            (Some(place), Some(hidden)) if place.at == hidden.place.at => Some(Hidden { place, ..hidden }),
+            (Some(place), _) => {
+                let mut bytes = [0; LEN];
+                self.inner.read_at(place.at, &mut bytes)?;
+                Some(Hidden { place, bytes })
+            }
+            (None, _) => None,
+        };
+        *hidden = next;
+        drop(hidden);
+        match &*self.guard.lock() {
+            Some(guard) => guard.follow(&*self.inner, &sb).map_err(|error| match error {
+                crate::Error::Device(error) => error,
+                _ => Error::new(
+                    self.inner.name(),
+                    Operation::Write,
+                    None,
+                    Reason::Unsupported("the MMP block"),
+                ),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes all but the block, which is kept.
+    fn write_around(&self, at: Bytes, data: &[u8]) -> hectare_device::Result<()> {
+        let span = range(at, data.len());
+        let mut hidden = self.hidden.lock();
+        let Some((hidden, part)) = hidden.as_mut().and_then(|hidden| {
+            let part = shared(&span, &range(hidden.place.at, LEN))?;
+            Some((hidden, part))
+        }) else {
+            drop(hidden);
+            return self.inner.write_at(at, data);
+        };
+        let (from, to) = (index_of(part.start - span.start), index_of(part.end - span.start));
+        let within = index_of(part.start - hidden.place.at.get());
+        hidden.bytes[within..within + (to - from)].copy_from_slice(&data[from..to]);
+        self.inner.write_at(at, &data[..from])?;
+        self.inner.write_at(Bytes::new(part.end), &data[to..])
+    }
+
+    /// Does something to the parts of a range that the block leaves.
+    fn each_part(
+        &self,
+        at: Bytes,
+        len: Bytes,
+        act: impl Fn(Bytes, Bytes) -> hectare_device::Result<()>,
+    ) -> hectare_device::Result<()> {
+        let span = at.get()..at.get().saturating_add(len.get());
+        let block = self.hidden.lock().as_ref().map(|hidden| range(hidden.place.at, LEN));
+        match block.and_then(|block| shared(&span, &block)) {
+            None => act(at, len),
+            Some(part) => {
+                act(at, Bytes::new(part.start - span.start))?;
+                act(Bytes::new(part.end), Bytes::new(span.end - part.end))
+            }
+        }
+    }
+}
+
+impl Device for Held {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn len(&self) -> Bytes {
+        self.inner.len()
+    }
+
+    fn read_at(&self, at: Bytes, buf: &mut [u8]) -> hectare_device::Result<()> {
+        self.inner.read_at(at, buf)?;
+        let span = range(at, buf.len());
+        if let Some(hidden) = &*self.hidden.lock()
+            && let Some(part) = shared(&span, &range(hidden.place.at, LEN))
+        {
+            let within = index_of(part.start - hidden.place.at.get());
+            let (from, to) = (index_of(part.start - span.start), index_of(part.end - span.start));
+            buf[from..to].copy_from_slice(&hidden.bytes[within..within + (to - from)]);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, at: Bytes, data: &[u8]) -> hectare_device::Result<()> {
+        self.refuse_lost()?;
+        self.follow(at, data)?;
+        self.write_around(at, data)
+    }
+
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> hectare_device::Result<()> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if self.is_special(&range(at, len)) {
+            self.write_all_at(at, parts)?;
+            return self.flush();
+        }
+        self.refuse_lost()?;
+        self.inner.write_durable(at, parts)
+    }
+
+    fn flush(&self) -> hectare_device::Result<()> {
+        self.inner.flush()
+    }
+
+    fn zero(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
+        self.refuse_lost()?;
+        self.each_part(at, len, |at, len| self.inner.zero(at, len))
+    }
+
+    fn discard(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
+        self.refuse_lost()?;
+        self.each_part(at, len, |at, len| self.inner.discard(at, len))
+    }
+
+    fn copy_within(&self, from: Bytes, to: Bytes, len: Bytes) -> hectare_device::Result<()> {
+        let span = |at: Bytes| at.get()..at.get().saturating_add(len.get());
+        self.refuse_lost()?;
+        if !self.is_special(&span(from)) && !self.is_special(&span(to)) {
+            return self.inner.copy_within(from, to, len);
+        }
+        let mut buffer = vec![0; index_of(len.get())];
+        self.read_at(from, &mut buffer)?;
+        self.write_at(to, &buffer)
+    }
+
+    fn resize(&self, len: Bytes) -> hectare_device::Result<()> {
+        self.refuse_lost()?;
+        self.inner.resize(len)
+    }
+
+    fn is_zeroed(&self) -> bool {
+        self.inner.is_zeroed()
+    }
+
+    fn discards_to_zeros(&self) -> bool {
+        self.inner.discards_to_zeros()
+    }
+
+    fn extent_at(&self, at: Bytes, len: Bytes) -> hectare_device::Result<Extent> {
+        if self.is_special(&(at.get()..at.get().saturating_add(len.get()))) {
+            return Ok(Extent::data(len));
+        }
+        self.inner.extent_at(at, len)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+
+    fn alignment(&self) -> u32 {
+        self.inner.alignment()
+    }
+}
