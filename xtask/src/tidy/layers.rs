@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 26] = [
+const LAYERS: [&str; 27] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -32,6 +32,7 @@ const LAYERS: [&str; 26] = [
     "hectare-repair",
     "hectare-export",
     "hectare-fuse",
+    "hectare-store",
     "hectare-lab",
     "hectare-monitor",
     "hectare",

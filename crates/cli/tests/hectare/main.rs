@@ -48,6 +48,7 @@ mod reproducible;
 mod resize;
 mod salvage;
 mod space;
+mod store;
 mod stress;
 mod support;
 mod tune;
