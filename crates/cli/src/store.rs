@@ -23,8 +23,8 @@ static USED: Mutex<Vec<Arc<Bucket>>> = Mutex::new(Vec::new());
 pub(crate) struct StoreArguments {
     /// For volumes in object stores (s3://...): the directory for writes that are not flushed yet [default:
     /// hectare/store in the cache directory]
-    #[arg(long, global = true, value_name = "DIR", hide_short_help = true)]
-    log: Option<PathBuf>,
+    #[arg(long = "log", global = true, value_name = "DIR", hide_short_help = true)]
+    store_log: Option<PathBuf>,
     /// For volumes in object stores: take over from a writer that is gone, when its lease has ended
     #[arg(long, global = true, hide_short_help = true)]
     takeover: bool,
@@ -53,7 +53,7 @@ pub(crate) fn options(write: bool) -> Options {
     let arguments = ARGUMENTS.get().cloned().unwrap_or_default();
     let default = Options::default();
     let patience = crate::remote::timeout().unwrap_or(default.patience);
-    Options { write, log: arguments.log, takeover: arguments.takeover, patience, ..default }
+    Options { write, log: arguments.store_log, takeover: arguments.takeover, patience, ..default }
 }
 
 /// The store of an address, and what it is called.

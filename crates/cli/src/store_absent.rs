@@ -31,7 +31,10 @@ pub(crate) fn is_there(_: &Path) -> bool {
 
 fn absent(image: &Path) -> Failure {
     let scheme = shown(image.as_os_str().as_bytes()).split("://").next().unwrap_or_default().to_owned();
-    Failure::of(format_args!("{scheme}://..."), "this program was built without object stores (feature store)")
+    Failure::of(
+        format_args!("{scheme}://..."),
+        "this program was built without object stores (feature store)",
+    )
 }
 
 pub(crate) fn create(image: &Path, _: Bytes) -> Outcome {

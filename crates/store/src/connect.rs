@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Longer waits for a connection mean that there is none.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The library's limit for a whole request; ours is shorter, and knows how long the object is.
-const LONGEST: Duration = Duration::from_secs(600);
-const LONGEST_TEXT: &str = "600 seconds";
+const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST_TEXT: &str = "3600 seconds";
 
 /// The client for the store of an address; no request is made.
 ///

@@ -37,8 +37,22 @@ impl Error {
     }
 }
 
-/// A store's text as one line without queries of addresses: those may be signatures.
+/// A store's text as one line without queries of addresses, which may be signatures, and without the documents
+/// that services send with an error, but for their code and message.
 pub(crate) fn without_secrets(text: &str) -> String {
+    let Some((before, document)) = text.split_once("<?xml").or_else(|| text.split_once("<Error>")) else {
+        return without_queries(text);
+    };
+    let of = |name: &str| {
+        let (_, rest) = document.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0)
+    };
+    let parts = [Some(before), of("Code"), of("Message")];
+    without_queries(&parts.into_iter().flatten().map(str::trim).collect::<Vec<_>>().join(" "))
+}
+
+/// A text as one line without what follows question marks.
+fn without_queries(text: &str) -> String {
     let mut out = String::new();
     let mut in_query = false;
     for letter in text.chars().take(2000) {
@@ -67,5 +81,8 @@ mod tests {
     fn queries_are_cut_out_of_messages() {
         let text = "GET https://h/x?sig=abc%2F&se=1 in 3s:\nno (https://h/?token=t)";
         assert_eq!(without_secrets(text), "GET https://h/x?... in 3s: no (https://h/?...)");
+        let text = "status code: 403: <?xml version=\"1.0\"?>\n<Error><Code>Denied</Code><Message>No.</Message>\
+                    <StringToSign>secret</StringToSign></Error>";
+        assert_eq!(without_secrets(text), "status code: 403: Denied No.");
     }
 }

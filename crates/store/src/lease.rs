@@ -68,7 +68,9 @@ impl Note {
                 _ => return None,
             },
         };
-        (note.encode() == bytes).then_some(note)
+        // It is printed.
+        let is_plain = !note.holder.chars().any(char::is_control);
+        (is_plain && note.encode() == bytes).then_some(note)
     }
 
     fn of(object: &Object) -> Result<Self> {
@@ -89,8 +91,6 @@ pub(crate) struct Lease {
     /// Says who has it instead.
     lost: Arc<OnceLock<String>>,
     task: Option<tokio::task::JoinHandle<()>>,
-    /// The session that was left without an end, if one was.
-    pub(crate) crashed: Option<u64>,
 }
 
 /// The holder as it stands in the lock.
@@ -130,12 +130,11 @@ impl Lease {
             version = put(bucket, &note, stale.as_ref()).await?;
         }
         refuse_careless(bucket, &note, stale.as_ref()).await?;
-        let crashed = old.filter(|note| !note.released).map(|note| note.session);
         let note = Arc::new(Mutex::new((note, version)));
         let lost = Arc::<OnceLock<String>>::default();
         let renewing = renew(Arc::clone(bucket), Arc::clone(&note), Arc::clone(&lost), options.lease / 3);
         let task = runtime::spawn(renewing);
-        Ok(Self { bucket: Arc::clone(bucket), note, lost, task, crashed })
+        Ok(Self { bucket: Arc::clone(bucket), note, lost, task })
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -282,6 +281,8 @@ mod tests {
             assert_eq!(Note::parse(&bytes[..at]), None, "cut at {at}");
         }
         assert_eq!(Note::parse(&[&bytes[..], b"x"].concat()), None);
+        let colourful = Note { holder: "\u{1b}[31mhost".to_owned(), ..note() };
+        assert_eq!(Note::parse(&colourful.encode()), None);
     }
 
     #[test]

@@ -68,13 +68,22 @@ pub struct Summary {
 /// If the store can't be asked.
 pub fn kind_of(bucket: &Bucket, address: &Address) -> Result<Option<Kind>> {
     runtime::wait(async {
-        if !matches!(address.place, Place::Web(_)) && bucket.head(MANIFEST).await?.is_some() {
+        let manifest = match address.place {
+            Place::Web(_) => Ok(None),
+            _ => bucket.head(MANIFEST).await,
+        };
+        if let Ok(Some(_)) = manifest {
             return Ok(Some(Kind::Volume));
         }
         if address.path.is_empty() {
-            return Ok(None);
+            return manifest.map(|_| None);
         }
-        Ok(bucket.head("").await?.map(|_| Kind::Image))
+        // Who may not list a bucket is denied what is missing: the answer about a manifest counts only if there
+        // is no object.
+        match bucket.head("").await? {
+            Some(_) => Ok(Some(Kind::Image)),
+            None => manifest.map(|_| None),
+        }
     })
 }
 
@@ -181,7 +190,7 @@ pub(crate) async fn claim(bucket: &Arc<Bucket>, options: &Options) -> Result<Cla
         (manifest.writer, manifest.next_number) = (session, 0);
         match bucket.put_if(MANIFEST, manifest.encode().into(), Some(&version)).await? {
             Swapped::Done(version) => {
-                clean_up_after(bucket, &lease, &old).await;
+                clean_up_after(bucket, &old).await;
                 return Ok(Claim { manifest, version, lease, session });
             }
             Swapped::Other(_) => {}
@@ -190,10 +199,10 @@ pub(crate) async fn claim(bucket: &Arc<Bucket>, options: &Options) -> Result<Cla
     Err(Error::Busy("its manifest changes faster than it can be read".to_owned()))
 }
 
-/// Deletes what a writer that has not ended in order had put and no manifest names: since the manifest has our
-/// epoch, none ever will.
-async fn clean_up_after(bucket: &Bucket, lease: &Lease, old: &Manifest) {
-    if lease.crashed.is_none_or(|session| session != old.writer) {
+/// Deletes what the last writer had put and no manifest names, because a flush of it was not finished: since the
+/// manifest has our epoch, none ever will. That is one request where nothing is to be deleted.
+async fn clean_up_after(bucket: &Bucket, old: &Manifest) {
+    if old.writer == 0 {
         return;
     }
     let below = session_key(old.writer);
@@ -204,6 +213,9 @@ async fn clean_up_after(bucket: &Bucket, lease: &Lease, old: &Manifest) {
         ObjectId::of_key(name).is_some_and(|id| id.session == old.writer && id.number >= old.next_number)
     });
     let names: Vec<_> = names.collect();
+    if names.is_empty() {
+        return;
+    }
     log::info!("{}: {} objects of an unfinished flush are deleted", bucket.name(), names.len());
     bucket.delete(names).await;
 }

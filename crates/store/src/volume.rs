@@ -362,11 +362,11 @@ impl Device for StoreDevice {
         let checked = self.state.read().manifest.check_len(new);
         checked.map_err(|error| self.fail(Operation::Resize, Some(span), error.reason()))?;
         self.change(Operation::Resize, span, |state, log| {
+            // What was behind the new end is zeros if it comes back; read from the log, this does the same.
+            log.resize(new)?;
             if new < state.len {
-                log.zero(new, state.len - new)?;
                 state.staged.zero(new..state.len);
             }
-            log.resize(new)?;
             (state.len, state.resized) = (new, true);
             Ok(())
         })

@@ -21,6 +21,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"HECTWLOG";
 const VERSION: u32 = 1;
@@ -31,6 +32,10 @@ const RECORD_LEN: usize = 48;
 pub(crate) const RECORD_MAX: usize = 8 << 20;
 /// Smaller writes are copied to be one system call.
 const COPY_MAX: usize = 256 << 10;
+
+/// How often, and with which pauses, a directory in use is tried again.
+const LOCK_TRIES: u32 = 40;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 const WRITE: u32 = 1;
 const ZERO: u32 = 2;
@@ -237,9 +242,18 @@ impl LogDirectory {
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         let lock = File::options().write(true).create(true).truncate(false).open(path.join("lock"));
         let lock = lock.map_err(failed)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            Error::Busy(format!("another process uses its log of unflushed writes, {}", path.display()))
-        })?;
+        // A child that is just being started by another thread has the lock too, until it runs its program.
+        let mut tries = 0;
+        while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            tries += 1;
+            if tries == LOCK_TRIES {
+                let shown = path.display();
+                return Err(Error::Busy(format!(
+                    "another process uses its log of unflushed writes, {shown}"
+                )));
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
         Ok(Self { path, uuid, next: 0, _lock: lock })
     }
 

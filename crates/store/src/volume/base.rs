@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Bytes of tables that are kept: for 1 TiB in chunks of 4 MiB, 8 MiB.
 const TABLES_KEPT: usize = 32 << 20;
+/// Bytes of chunks that are put or read at a time, unless two chunks are more.
+const AT_ONCE: u64 = 64 << 20;
 /// Chunks that are fetched ahead of a sequential read.
 const AHEAD: u64 = 2;
 /// Tables that are asked for an extent; what is beyond them counts as data.
@@ -28,6 +30,12 @@ pub(super) struct Base {
 impl Base {
     pub(super) fn new(bucket: Arc<Bucket>, cache: usize) -> Self {
         Self { bucket, chunks: Cache::new(cache), tables: Cache::new(TABLES_KEPT) }
+    }
+
+    /// How many chunks are in work at a time: they are in memory.
+    pub(super) fn width(&self, manifest: &Manifest) -> usize {
+        let fit = index_of(AT_ONCE / manifest.chunk());
+        self.bucket.parallel.min(fit.max(2))
     }
 
     /// The object that a slot names, if it is the one.
@@ -85,7 +93,7 @@ impl Base {
             piece[len..].fill(0);
             Ok(())
         });
-        filled.buffer_unordered(self.bucket.parallel).try_collect().await
+        filled.buffer_unordered(self.width(manifest)).try_collect().await
     }
 
     /// Fetches what follows a place, beside everything else.

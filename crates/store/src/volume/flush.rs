@@ -159,7 +159,7 @@ impl StoreDevice {
             Ok::<_, Error>((chunk, slot))
         });
         let mut changes = BTreeMap::<u32, BTreeMap<u32, Option<Slot>>>::new();
-        let mut puts = puts.buffer_unordered(self.base.bucket.parallel);
+        let mut puts = puts.buffer_unordered(self.base.width(manifest));
         while let Some((chunk, slot)) = puts.try_next().await? {
             let (table, place) = manifest.place(chunk);
             changes.entry(table).or_default().insert(place, slot);
@@ -248,6 +248,8 @@ impl StoreDevice {
             }
         }
         bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+        // It is kept, and counted by its length.
+        bytes.shrink_to_fit();
         Ok(bytes.into())
     }
 

@@ -87,6 +87,7 @@ fn a_store_that_stays_away_fails_the_flush_and_everything_after_without_secrets(
     let device = opened(&store, &options(logs.path())).unwrap();
     assert_eq!(&content(&device)[..3], b"new");
     assert_eq!(device.notes().len(), 1, "{:?}", device.notes());
+    assert_eq!(crate::setup::objects(&store).len(), 2);
 }
 
 #[test]

@@ -135,6 +135,43 @@ fn damage_of_any_object_is_reported_and_never_read() {
     assert_eq!(stored(&store)[3], 9);
 }
 
+/// `docs/remote.md` has these figures.
+#[test]
+fn opening_and_flushing_take_the_requests_that_are_documented() {
+    use crate::fault_store::{Fate, FaultStore};
+    let faults = FaultStore::new(Arc::new(InMemory::new()));
+    let store: Arc<dyn ObjectStore> = faults.clone();
+    let logs = tempfile::tempdir().unwrap();
+    let options = options(logs.path());
+    let device = made(&store, Bytes::mib(1), &options);
+    device.write_at(Bytes::ZERO, &vec![1; 1 << 20]).unwrap();
+    device.flush().unwrap();
+    drop(device);
+    let seen = |what: &str| {
+        let kinds = faults.seen().into_iter().map(|request| request.kind);
+        let count = |kind| kinds.clone().filter(|other| *other == kind).count();
+        let found = ["get", "put", "swap", "list", "delete"].map(count);
+        faults.rule(|_| Fate::Done);
+        (what.to_owned(), found)
+    };
+    faults.rule(|_| Fate::Done);
+    let device = opened(&store, &options).unwrap();
+    assert_eq!(seen("opening"), ("opening".to_owned(), [3, 0, 4, 1, 0]));
+    device.write_at(Bytes::new(5), b"part of a chunk").unwrap();
+    device.flush().unwrap();
+    assert_eq!(seen("a flush"), ("a flush".to_owned(), [2, 2, 1, 0, 1]));
+    device.write_at(Bytes::new(5), b"again, with chunk and table in memory").unwrap();
+    device.write_at(CHUNK, b"and another").unwrap();
+    device.flush().unwrap();
+    assert_eq!(seen("another"), ("another".to_owned(), [1, 3, 1, 0, 1]));
+    device.flush().unwrap();
+    assert_eq!(seen("nothing"), ("nothing".to_owned(), [0; 5]));
+    drop(device);
+    assert_eq!(seen("closing"), ("closing".to_owned(), [0, 0, 1, 0, 0]));
+    drop(opened(&store, &Options::default()).unwrap());
+    assert_eq!(seen("reading"), ("reading".to_owned(), [1, 0, 0, 0, 0]));
+}
+
 #[test]
 fn what_can_not_be_made_is_refused() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
