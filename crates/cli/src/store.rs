@@ -1,5 +1,5 @@
-//! Volumes and images in object stores: `s3://BUCKET/PREFIX`, `gs://`, `az://`, `file+store:///DIRECTORY`, and
-//! images at `https://HOST/PATH`, in the place of a path.
+//! Volumes and images in object stores: `s3://BUCKET/PREFIX`, `gs://`, `az://`, `file+store:///DIRECTORY`,
+//! and images at `https://HOST/PATH`, in the place of a path.
 //!
 //! Hazard: an address may have a password or a signature in it, which is refused; it is never shown.
 

@@ -1,8 +1,8 @@
 //! Addresses: `s3://BUCKET/PREFIX`, `gs://`, `az://CONTAINER/PREFIX`, `file+store:///DIRECTORY`, and
 //! `https://HOST/PATH` (or `http://`) for images.
 //!
-//! Letters that have a meaning in addresses are written `%XX`, as in those of NBD exports. Hazard: an address
-//! may come with a password or a signature in it; it is refused then, and never shown.
+//! Letters that have a meaning in addresses are written `%XX`, as in those of NBD exports. Hazard: an
+//! address may come with a password or a signature in it; it is refused then, and never shown.
 
 use crate::{Error, Result};
 use std::fmt;
@@ -151,7 +151,7 @@ impl fmt::Display for Address {
             Place::S3(bucket) => write!(f, "s3://{bucket}/{path}"),
             Place::Gcs(bucket) => write!(f, "gs://{bucket}/{path}"),
             Place::Azure(container) => write!(f, "az://{container}/{path}"),
-            Place::Directory(folder) => write!(f, "file+store://{}", encoded(&folder.to_string_lossy())),
+            Place::Directory(path) => write!(f, "file+store://{}", encoded(&path.to_string_lossy())),
             Place::Web(host) => write!(f, "{host}/{path}"),
         }
     }

@@ -2,9 +2,9 @@
 //! can help, and counted.
 //!
 //! Hazard: an answer can be lost. A plain put is repeated without harm, as each object has one content. A
-//! conditional put whose answer was lost fails when it is repeated, by its own doing; so whenever one fails,
-//! the object is read and compared with what was to be put ([`Bucket::put_if`]). Whatever is put by condition
-//! is different each time.
+//! conditional put whose answer was lost fails when it is repeated, by its own doing; so whenever one
+//! fails, the object is read and compared with what was to be put ([`Bucket::put_if`]). Whatever is put by
+//! condition is different each time.
 
 use crate::cost::{Counts, add};
 use crate::error::without_secrets;

@@ -1,11 +1,11 @@
-//! Finds and deletes objects that the manifest does not name: what an interrupted flush had put, or what could
-//! not be deleted.
+//! Finds and deletes objects that the manifest does not name: what an interrupted flush had put, or what
+//! could not be deleted.
 //!
 //! Invariant: it holds the volume as a writer does, so no other writer has objects that are not named yet. A
 //! writer that was taken over may still put some, late; they are found the next time.
 //!
-//! Hazard: a device that was opened for reading before may still use an older manifest, and then reports that
-//! objects are gone. Memory: about 40 bytes for each object of the volume.
+//! Hazard: a device that was opened for reading before may still use an older manifest, and then reports
+//! that objects are gone. Memory: about 40 bytes for each object of the volume.
 
 use crate::bucket::Bucket;
 use crate::codec::sum;

@@ -1,8 +1,8 @@
 //! An object that is an image, for reading: by ranges, with a bounded cache and read-ahead.
 //!
 //! Invariant: all bytes come from one version of the object. Each request has the version as its condition
-//! (`If-Match`), and each answer's version and length are compared. Servers with weak ETags or dates only are
-//! asked without a condition, and compared.
+//! (`If-Match`), and each answer's version and length are compared. Servers with weak ETags or dates only
+//! are asked without a condition, and compared.
 //!
 //! Hazards: a server that ignores ranges would send the whole image each time, and one that names no version
 //! could change it unnoticed; both are refused when the image is opened.

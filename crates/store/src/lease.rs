@@ -1,12 +1,12 @@
 //! The lock of a volume: an object that names its writer, renewed while that lives.
 //!
-//! What it is for: that a second writer is refused by name, before it has done any work. What it is not: what
-//! keeps the volume whole. A writer may be paused for hours and wake up behind the end of its lease; what stops
-//! it then is that the manifest's version is another, since every writer puts the manifest with its own epoch
-//! before it writes anything ([`crate::open`]).
+//! What it is for: that a second writer is refused by name, before it has done any work. What it is not:
+//! what keeps the volume whole. A writer may be paused for hours and wake up behind the end of its lease;
+//! what stops it then is that the manifest's version is another, since every writer puts the manifest with
+//! its own epoch before it writes anything ([`crate::open`]).
 //!
-//! Time is compared between this machine's clock and the store's (when the object was put). Clocks that differ
-//! make a takeover possible too early or too late, and nothing worse.
+//! Time is compared between this machine's clock and the store's (when the object was put). Clocks that
+//! differ make a takeover possible too early or too late, and nothing worse.
 
 use crate::bucket::{Bucket, Object, Swapped};
 use crate::{Error, Options, Result, runtime};
@@ -104,8 +104,8 @@ impl Lease {
     /// Takes the lock; the epoch is above `epoch`.
     ///
     /// # Errors
-    /// [`Error::Busy`] if another writer has it, or its lease ended and `takeover` is not set; or if the store
-    /// takes puts whose condition does not hold.
+    /// [`Error::Busy`] if another writer has it, or its lease ended and `takeover` is not set; or if the
+    /// store takes puts whose condition does not hold.
     pub(crate) async fn take(
         bucket: &Arc<Bucket>,
         session: u64,

@@ -1,5 +1,5 @@
-//! Object stores as devices: volumes as chunk objects under a manifest ([`StoreDevice`]), and images that are
-//! one object, for reading ([`ImageDevice`]).
+//! Object stores as devices: volumes as chunk objects under a manifest ([`StoreDevice`]), and images that
+//! are one object, for reading ([`ImageDevice`]).
 //!
 //! A volume at a prefix has these objects:
 //!
@@ -13,11 +13,12 @@
 //! - An object's name is never used twice: a session draws 64 random bits and counts up. So a request of a
 //!   writer that is long gone, done late, can neither overwrite nor delete what a manifest refers to.
 //! - A manifest refers only to objects whose put was acknowledged before the manifest's own put was sent.
-//! - The manifest's put has the version of the manifest it replaces as its condition. Of two writers one fails.
+//! - The manifest's put has the version of the manifest it replaces as its condition. Of two writers one
+//!   fails.
 //!
-//! Hazards: what a store returns is a stranger's. Lengths are bounded before memory is taken, every object has
-//! a checksum in what refers to it. Messages never have credentials: those come from the environment, and
-//! queries of addresses, which may be signatures, are cut out.
+//! Hazards: what a store returns is a stranger's. Lengths are bounded before memory is taken, every object
+//! has a checksum in what refers to it. Messages never have credentials: those come from the environment,
+//! and queries of addresses, which may be signatures, are cut out.
 //!
 //! What this crate is not: a file system, or a database's disk. Each flush costs at least three round trips.
 

@@ -3,18 +3,18 @@
 //! Both are little-endian records with a magic number, a version, fields, a sorted list of *slots* and a
 //! checksum (CRC-64/NVME) of all before it:
 //!
-//! | | manifest | table |
-//! |---|---|---|
-//! | magic | `HECTSTOR` | `HECTTABL` |
-//! | fields | version, log2 of the chunk's bytes, log2 of a table's chunks, 0; UUID; length; epoch; generation; writer; next number; content; count | version, index, count, 0; UUID |
-//! | slots | tables, by index | chunks, by index in the table |
+//! - the manifest: `HECTSTOR`; of 32 bits: version, log2 of the chunk's bytes, log2 of a table's chunks, 0;
+//!   UUID; of 64 bits: length, epoch, generation, writer, next number, content, count; slots of tables, by
+//!   index;
+//! - a table: `HECTTABL`; of 32 bits: version, index, count, 0; UUID; slots of chunks, by index in the
+//!   table.
 //!
 //! A slot is 32 bytes: index, stored length, session, number, checksum of the object. What has no slot is
 //! zeros, and so is what a chunk's object lacks at its end.
 //!
-//! *Epoch*: counts the writers of a volume. *Generation*: counts the manifests. *Writer* and *next number*: the
-//! session that put this manifest, and the first number of its objects that it may not refer to. *Content*:
-//! drawn anew by each flush, and kept by a manifest that says the same with another epoch.
+//! *Epoch*: counts the writers of a volume. *Generation*: counts the manifests. *Writer* and *next number*:
+//! the session that put this manifest, and the first number of its objects that it may not refer to.
+//! *Content*: drawn anew by each flush, and kept by a manifest that says the same with another epoch.
 //!
 //! Hazards: both come from strangers. Everything is checked before it is used, counts against the bytes that
 //! are there; there is one way to write each.

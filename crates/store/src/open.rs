@@ -1,7 +1,8 @@
 //! Opening and making volumes, and images.
 //!
 //! A writer takes the lock, then puts the manifest again with its own epoch, on condition of the version it
-//! read ([`claim`]). From then on no earlier writer can swap the manifest any more, however late it wakes up.
+//! read ([`claim`]). From then on no earlier writer can swap the manifest any more, however late it wakes
+//! up.
 
 use crate::bucket::{Bucket, Swapped};
 use crate::lease::Lease;
@@ -78,8 +79,8 @@ pub fn kind_of(bucket: &Bucket, address: &Address) -> Result<Option<Kind>> {
         if address.path.is_empty() {
             return manifest.map(|_| None);
         }
-        // Who may not list a bucket is denied what is missing: the answer about a manifest counts only if there
-        // is no object.
+        // Who may not list a bucket is denied what is missing: the answer about a manifest counts only if
+        // there is no object.
         match bucket.head("").await? {
             Some(_) => Ok(Some(Kind::Image)),
             None => manifest.map(|_| None),
@@ -199,8 +200,8 @@ pub(crate) async fn claim(bucket: &Arc<Bucket>, options: &Options) -> Result<Cla
     Err(Error::Busy("its manifest changes faster than it can be read".to_owned()))
 }
 
-/// Deletes what the last writer had put and no manifest names, because a flush of it was not finished: since the
-/// manifest has our epoch, none ever will. That is one request where nothing is to be deleted.
+/// Deletes what the last writer had put and no manifest names, because a flush of it was not finished:
+/// since the manifest has our epoch, none ever will. That is one request where nothing is to be deleted.
 async fn clean_up_after(bucket: &Bucket, old: &Manifest) {
     if old.writer == 0 {
         return;

@@ -1,5 +1,5 @@
-//! The asynchronous runtime that the client library needs: one for the process, made on first use. Everything
-//! above blocks.
+//! The asynchronous runtime that the client library needs: one for the process, made on first use.
+//! Everything above blocks.
 
 use std::sync::LazyLock;
 use tokio::runtime::{Builder, Runtime};

@@ -72,8 +72,8 @@ impl Staged {
         parts
     }
 
-    /// The chunks that have other bytes now, in order, and the ranges of chunks that have become zeros; a chunk
-    /// that ends at or behind `end` is whole when it is covered up to there.
+    /// The chunks that have other bytes now, in order, and the ranges of chunks that have become zeros; a
+    /// chunk that ends at or behind `end` is whole when it is covered up to there.
     pub(crate) fn chunks(&self, chunk: u64, end: u64) -> (Vec<u64>, Vec<Range<u64>>) {
         let (mut changed, mut cleared) = (Vec::new(), Vec::new());
         for (place, piece) in self.map.iter() {

@@ -5,13 +5,14 @@
 //! ([`flush`]).
 //!
 //! Invariants:
-//! - The map, the log and the length change together, under one lock. So the log has the order of the writes.
+//! - The map, the log and the length change together, under one lock. So the log has the order of the
+//!   writes.
 //! - When the manifest was swapped, the new one and the loss of the layer that is in it are seen together.
 //! - After a flush that failed every change and every flush fails: it is unknown whether the manifest was
 //!   swapped. What was written can still be read.
 //!
-//! Hazard: objects are deleted when a newer manifest does not name them. A read that began on the older one is
-//! begun again; a device that was opened for reading only reports that the volume has changed.
+//! Hazard: objects are deleted when a newer manifest does not name them. A read that began on the older one
+//! is begun again; a device that was opened for reading only reports that the volume has changed.
 
 mod base;
 mod flush;
@@ -88,8 +89,8 @@ impl StoreDevice {
         Self::new(bucket, manifest, options, None, None)
     }
 
-    /// A claimed volume. What an earlier process left in the local log is written and flushed first, if it lies
-    /// on this content.
+    /// A claimed volume. What an earlier process left in the local log is written and flushed first, if it
+    /// lies on this content.
     pub(crate) fn writing(bucket: Arc<Bucket>, claim: Claim, options: &Options) -> crate::Result<Self> {
         let Claim { manifest, version, lease, session } = claim;
         let mut logs = LogDirectory::open(options.log.as_deref(), manifest.uuid)?;

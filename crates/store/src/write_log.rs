@@ -1,14 +1,14 @@
 //! The local log of what was written since the last flush, so that memory need not hold it.
 //!
-//! Each volume has a directory, locked by the process that uses it. A file starts with a header that names the
-//! *content* of the manifest on which its writes lie, and the one that the flush of it will make; so after a
-//! crash it is known whether a file's writes are in the store already (the manifest has the latter), are still
-//! to be made (the former), or lie on a state that is gone (neither).
+//! Each volume has a directory, locked by the process that uses it. A file starts with a header that names
+//! the *content* of the manifest on which its writes lie, and the one that the flush of it will make; so
+//! after a crash it is known whether a file's writes are in the store already (the manifest has the
+//! latter), are still to be made (the former), or lie on a state that is gone (neither).
 //!
-//! Records follow, each with a sequence number, a checksum of its head and one of its bytes. What a crash tears
-//! is at the end: reading stops at the first record that is not whole. So what is found is what was written up
-//! to some moment, in order, which a disk may leave as well. Nothing is synced: a flush doesn't rely on the
-//! log, and losing it loses nothing that was flushed.
+//! Records follow, each with a sequence number, a checksum of its head and one of its bytes. What a crash
+//! tears is at the end: reading stops at the first record that is not whole. So what is found is what was
+//! written up to some moment, in order, which a disk may leave as well. Nothing is synced: a flush doesn't
+//! rely on the log, and losing it loses nothing that was flushed.
 //!
 //! Hazard: the directory may hold anything. Lengths are checked against the file before memory is taken.
 

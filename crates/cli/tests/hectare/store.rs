@@ -116,7 +116,17 @@ fn what_a_command_costs_is_printed_on_demand() {
     let store = Store::new();
     store.run(&["mkfs", "-q", &store.volume(), "64M"]);
     // -t xfs hands over to another command, also behind an option with a value.
-    hectare(&["--log", &store.local("l"), "mkfs", "-t", "xfs", "-f", &format!("{}x", store.volume()), "400M"]).ok();
+    hectare(&[
+        "--log",
+        &store.local("l"),
+        "mkfs",
+        "-t",
+        "xfs",
+        "-f",
+        &format!("{}x", store.volume()),
+        "400M",
+    ])
+    .ok();
     let ran = hectare(&["--store-stats", "--log", &store.local("l"), "mkdir", &store.at("/d")]).ok();
     let line = ran.err.lines().find(|line| line.contains("flushes")).unwrap_or_default();
     assert!(line.contains("puts with") && line.contains("gets with"), "{}", ran.err);

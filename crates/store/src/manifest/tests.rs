@@ -1,3 +1,5 @@
+//! Manifests and tables as bytes: read as written, and everything else refused.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,8 +1,8 @@
-//! What an earlier process left in the local log is written again, if the volume's content is still the one it
-//! was written on.
+//! What an earlier process left in the local log is written again, if the volume's content is still the one
+//! it was written on.
 //!
-//! That is more than was promised: only what was flushed is. What a crash left is a state that a disk could be
-//! in as well, all writes up to some moment.
+//! That is more than was promised: only what was flushed is. What a crash left is a state that a disk could
+//! be in as well, all writes up to some moment.
 
 use super::StoreDevice;
 use crate::write_log::{Change, Left};
@@ -33,7 +33,8 @@ impl StoreDevice {
         left.iter().for_each(Left::remove);
         if bytes > 0 {
             self.notes.push(format!(
-                "{bytes} bytes that an earlier command wrote and did not flush were in the local log, and are \
+                "{bytes} bytes that an earlier command wrote and did not flush were in the local log, and \
+                 are \
                  in the volume now"
             ));
         }

@@ -1,5 +1,5 @@
-//! A crash at every request: what the store has then is what was flushed last, or what was being flushed, and
-//! nothing else; and with the local log, some moment between.
+//! A crash at every request: what the store has then is what was flushed last, or what was being flushed,
+//! and nothing else; and with the local log, some moment between.
 
 use crate::fault_store::{Fate, FaultStore};
 use crate::setup::{bucket, impatient, made, objects, opened, stored};

@@ -1,5 +1,5 @@
-//! An ext4 volume on a store: made, filled, checked, by the engine and by e2fsck on the downloaded bytes; and
-//! crashed at many requests.
+//! An ext4 volume on a store: made, filled, checked, by the engine and by e2fsck on the downloaded bytes;
+//! and crashed at many requests.
 
 use crate::fault_store::{Fate, FaultStore};
 use crate::setup::{copied, impatient, made, opened, options, release, stored};

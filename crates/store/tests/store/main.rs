@@ -1,5 +1,5 @@
-//! Volumes and images in object stores: in memory, in a directory, behind faults of every kind, on a web server
-//! of the test's own, and on an S3 server where one is installed.
+//! Volumes and images in object stores: in memory, in a directory, behind faults of every kind, on a web
+//! server of the test's own, and on an S3 server where one is installed.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // all of this is tests
 

@@ -8,8 +8,8 @@ use hectare_units::Bytes;
 use object_store::ObjectStore;
 use std::sync::Arc;
 
-/// A volume's whole life: random operations beside a model, closing, opening, a second writer, a small log that
-/// makes the device flush by itself, garbage.
+/// A volume's whole life: random operations beside a model, closing, opening, a second writer, a small log
+/// that makes the device flush by itself, garbage.
 pub(crate) fn serves(store: &Arc<dyn ObjectStore>, seeds: u64, steps: u32) {
     let logs = tempfile::tempdir().unwrap();
     let options = options(logs.path());

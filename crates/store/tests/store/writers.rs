@@ -64,7 +64,8 @@ fn a_takeover_alone_stops_a_writer_that_has_everything_up_but_the_swap() {
     let through_faults: Arc<dyn ObjectStore> = faults.clone();
     let first = made(&through_faults, Bytes::mib(1), &options);
     first.write_at(Bytes::ZERO, b"late").unwrap();
-    // Between its last object and its swap it is paused; meanwhile it is taken over by one that writes nothing.
+    // Between its last object and its swap it is paused; meanwhile it is taken over by one that writes
+    // nothing.
     let (honest_store, other) = (Arc::clone(&honest), options.clone());
     let elsewhere = tempfile::tempdir().unwrap();
     let other = Options { takeover: true, log: Some(elsewhere.path().to_owned()), ..other };
