@@ -9,79 +9,20 @@
 //! differ make a takeover possible too early or too late, and nothing worse.
 
 use crate::bucket::{Bucket, Object, Swapped};
+use crate::note::Note;
 use crate::{Error, Options, Result, runtime};
-use bytes::Bytes;
 use object_store::UpdateVersion;
 use parking_lot::Mutex;
-use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 pub(crate) const LOCK: &str = "lock";
 /// The longest lock object.
 const LOCK_MAX: u64 = 4096;
-const FIRST_LINE: &str = "hectare lock 1";
-
-/// What a lock object says.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Note {
-    epoch: u64,
-    session: u64,
-    /// Host, program and process.
-    holder: String,
-    /// How long the lease lasts after each renewal, in milliseconds.
-    lease: u64,
-    /// How often it was renewed.
-    renewal: u64,
-    /// Whether the writer has ended in order.
-    released: bool,
-}
-
-impl Note {
-    fn encode(&self) -> Bytes {
-        let mut text = String::new();
-        let Self { epoch, session, holder, lease, renewal, .. } = self;
-        let state = if self.released { "released" } else { "held" };
-        let _ = write!(
-            text,
-            "{FIRST_LINE}\nepoch {epoch}\nsession {session:016x}\nholder {holder}\nlease {lease}\n\
-             renewal {renewal}\nstate {state}\n"
-        );
-        text.into_bytes().into()
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut lines = str::from_utf8(bytes).ok()?.lines();
-        if lines.next()? != FIRST_LINE {
-            return None;
-        }
-        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-        let note = Self {
-            epoch: value("epoch")?.parse().ok()?,
-            session: u64::from_str_radix(value("session")?, 16).ok()?,
-            holder: value("holder")?.to_owned(),
-            lease: value("lease")?.parse().ok()?,
-            renewal: value("renewal")?.parse().ok()?,
-            released: match value("state")? {
-                "released" => true,
-                "held" => false,
-                _ => return None,
-            },
-        };
-        // It is printed.
-        let is_plain = !note.holder.chars().any(char::is_control);
-        (is_plain && note.encode() == bytes).then_some(note)
-    }
-
-    fn of(object: &Object) -> Result<Self> {
-        let what = "its lock object is none of this program's; remove it if no writer uses the volume";
-        Self::parse(&object.bytes).ok_or_else(|| Error::Damaged(what.to_owned()))
-    }
-}
-
-/// Whether bytes are a lock object: for the fuzzer.
-pub(crate) fn is_lock(bytes: &[u8]) -> bool {
-    Note::parse(bytes).is_some()
+/// The note in a lock object.
+fn note_of(object: &Object) -> Result<Note> {
+    let what = "its lock object is none of this program's; remove it if no writer uses the volume";
+    Note::parse(&object.bytes).ok_or_else(|| Error::Damaged(what.to_owned()))
 }
 
 /// The right to write a volume, renewed until it is dropped or lost.
@@ -113,7 +54,7 @@ impl Lease {
         options: &Options,
     ) -> Result<Self> {
         let there = bucket.get(LOCK, LOCK_MAX).await?;
-        let old = there.as_ref().map(Note::of).transpose()?;
+        let old = there.as_ref().map(note_of).transpose()?;
         if let (Some(note), Some(object)) = (&old, &there) {
             refuse_held(note, object.modified, options.takeover)?;
         }
@@ -158,7 +99,7 @@ impl Lease {
         let (mut note, mut version) = self.note.lock().clone();
         note.released = true;
         for _ in 0..2 {
-            match self.bucket.put_if(LOCK, note.encode(), Some(&version)).await {
+            match self.bucket.put_if(LOCK, note.encode().into(), Some(&version)).await {
                 // A renewal came between.
                 Ok(Swapped::Other(Some(other)))
                     if Note::parse(&other.bytes).is_some_and(|other| other.session == note.session) =>
@@ -216,10 +157,10 @@ fn refuse_held(note: &Note, modified: SystemTime, takeover: bool) -> Result<()> 
 
 /// Puts the lock in the place of an old one.
 async fn put(bucket: &Bucket, note: &Note, old: Option<&UpdateVersion>) -> Result<UpdateVersion> {
-    match bucket.put_if(LOCK, note.encode(), old).await? {
+    match bucket.put_if(LOCK, note.encode().into(), old).await? {
         Swapped::Done(version) => Ok(version),
         Swapped::Other(Some(object)) => {
-            let holder = Note::of(&object)?.holder;
+            let holder = note_of(&object)?.holder;
             Err(Error::Busy(format!("at this moment it was opened for writing by {holder}")))
         }
         Swapped::Other(None) => Err(Error::Busy("its lock was removed at this moment".to_owned())),
@@ -229,7 +170,7 @@ async fn put(bucket: &Bucket, note: &Note, old: Option<&UpdateVersion>) -> Resul
 /// Refuses a store that does a put whose condition does not hold: nothing would be safe on it.
 async fn refuse_careless(bucket: &Bucket, note: &Note, stale: Option<&UpdateVersion>) -> Result<()> {
     for expected in [None, stale] {
-        if bucket.put_once(LOCK, note.encode(), expected).await?.is_some() {
+        if bucket.put_once(LOCK, note.encode().into(), expected).await?.is_some() {
             let what = "the store ignores the conditions of puts (If-None-Match, If-Match), without which a \
                         volume can't be written safely; use another store";
             return Err(Error::Remote(what.to_owned()));
@@ -249,7 +190,7 @@ async fn renew(
         tokio::time::sleep(every).await;
         let (mut note, version) = shared.lock().clone();
         note.renewal += 1;
-        match bucket.put_if(LOCK, note.encode(), Some(&version)).await {
+        match bucket.put_if(LOCK, note.encode().into(), Some(&version)).await {
             Ok(Swapped::Done(version)) => *shared.lock() = (note, version),
             Ok(Swapped::Other(other)) => {
                 let other = other.and_then(|object| Note::parse(&object.bytes));
@@ -271,18 +212,6 @@ mod tests {
     fn note() -> Note {
         let holder = "host, hectare, process 1".to_owned();
         Note { epoch: 3, session: 0xab, holder, lease: 60_000, renewal: 2, released: false }
-    }
-
-    #[test]
-    fn a_note_is_read_as_written_and_nothing_else_is() {
-        let bytes = note().encode();
-        assert_eq!(Note::parse(&bytes), Some(note()));
-        for at in 0..bytes.len() {
-            assert_eq!(Note::parse(&bytes[..at]), None, "cut at {at}");
-        }
-        assert_eq!(Note::parse(&[&bytes[..], b"x"].concat()), None);
-        let colourful = Note { holder: "\u{1b}[31mhost".to_owned(), ..note() };
-        assert_eq!(Note::parse(&colourful.encode()), None);
     }
 
     #[test]

@@ -308,7 +308,7 @@ pub fn digest(bytes: &[u8]) -> usize {
             slots += table.chunks.len();
         }
     }
-    slots + usize::from(crate::lease::is_lock(bytes))
+    slots + usize::from(crate::note::Note::parse(bytes).is_some())
 }
 
 #[cfg(test)]
