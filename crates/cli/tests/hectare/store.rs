@@ -1,5 +1,6 @@
 //! Volumes and images in object stores: a directory as a store, and a web server of the test's own.
 
+#[allow(dead_code)] // what the tests of the crate need besides
 #[path = "../../../store/tests/store/web.rs"]
 mod web;
 
@@ -76,7 +77,12 @@ fn every_kind_of_command_works_on_a_volume_in_a_store() {
     let same = hectare_oracle::What { atimes: ignored, holes: None, ..hectare_oracle::What::all() };
     assert_same(&walk(Path::new(&copy)), &walk(&tree), same);
     assert!(!Path::new(&store.local("cache/hectare/store")).read_dir().unwrap().any(|entry| {
-        entry.unwrap().path().read_dir().unwrap().any(|entry| entry.unwrap().path().ends_with(".log"))
+        entry
+            .unwrap()
+            .path()
+            .read_dir()
+            .unwrap()
+            .any(|entry| entry.unwrap().path().extension().is_some_and(|name| name == "log"))
     }));
 }
 
