@@ -56,6 +56,7 @@ targets![
     fold_write,
     quota_write,
     nbd,
+    manifest,
 ];
 
 fn holds(target: &str, program: &str) {

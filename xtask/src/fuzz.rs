@@ -52,6 +52,7 @@ const TARGETS: [&str; 28] = [
     "fold_write",
     "quota_write",
     "nbd",
+    "manifest",
 ];
 /// Those that keep what they have written, for e2fsck.
 const WRITERS: [&str; 5] = ["write", "map_write", "inline_write", "fold_write", "quota_write"];

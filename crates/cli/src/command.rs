@@ -47,6 +47,8 @@ pub(crate) mod sh;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
 pub(crate) mod stats;
+#[cfg(feature = "store")]
+pub(crate) mod store;
 pub(crate) mod sync;
 pub(crate) mod touch;
 pub(crate) mod tree;
@@ -109,6 +111,8 @@ pub(crate) enum Command {
     Umount(umount::Arguments),
     Shutdown(shutdown::Arguments),
     Stats(stats::Arguments),
+    #[cfg(feature = "store")]
+    Store(store::Arguments),
     Sync(sync::Arguments),
     #[cfg(feature = "lab")]
     Age(age::Arguments),
@@ -193,6 +197,8 @@ impl Command {
             Self::Umount(arguments) => umount::run(&arguments),
             Self::Shutdown(arguments) => shutdown::run(&arguments),
             Self::Stats(arguments) => stats::run(&arguments),
+            #[cfg(feature = "store")]
+            Self::Store(arguments) => store::run(&arguments),
             Self::Sync(arguments) => sync::run(&arguments),
             #[cfg(feature = "lab")]
             Self::Age(arguments) => age::run(&arguments),

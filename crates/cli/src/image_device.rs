@@ -62,7 +62,7 @@ pub(crate) fn whole_device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<d
 /// The bytes of a file, block device or export, also if they are those of a disk image.
 pub(crate) fn as_it_lies(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
     Ok(match remote::is_address(path) {
-        true => Arc::new(remote::open(path, hold == Hold::Everybody)?),
+        true => remote::open(path, hold == Hold::Everybody)?,
         false => Arc::new(file_device(path, hold)?),
     })
 }
@@ -110,7 +110,10 @@ fn only_volume(disk: &dyn Device) -> Option<Partition> {
 /// Whether there is something by that name; a server that is named is taken to be there.
 pub(crate) fn is_there(path: &Path) -> bool {
     let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
-    remote::is_address(path) || !std::fs::symlink_metadata(path).is_err_and(missing)
+    if remote::is_address(path) {
+        return remote::is_there(path);
+    }
+    !std::fs::symlink_metadata(path).is_err_and(missing)
 }
 
 /// Changes the volume on a device while other hosts see that it is in use, if it has multiple mount

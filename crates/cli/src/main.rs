@@ -40,6 +40,11 @@ mod reproducible;
 mod size_arg;
 #[cfg(feature = "lab")]
 mod spinner;
+#[cfg(feature = "store")]
+mod store;
+#[cfg(not(feature = "store"))]
+#[path = "store_absent.rs"]
+mod store;
 mod umask;
 mod walk;
 mod write_args;
@@ -53,7 +58,8 @@ Makes, fills, reads and changes ext4 volumes in image files and on block devices
 root and without mounting them. What it writes, e2fsck finds clean and Linux mounts.
 
 A file inside an image is named IMAGE:PATH, as in scp: `disk.img:/etc/fstab`. `disk.img:` is \
-the root directory. An image may lie on a server: nbd://host/export, or nbd+unix:///export?socket=PATH.";
+the root directory. An image may lie on a server: nbd://host/export, or nbd+unix:///export?socket=PATH; \
+or in an object store: s3://bucket/volume, https://host/disk.img.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,6 +84,8 @@ struct Cli {
     max_memory: memory::MaxMemory,
     #[command(flatten)]
     reconnect_timeout: remote::ReconnectTimeout,
+    #[command(flatten)]
+    store: store::StoreArguments,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -90,13 +98,16 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
-    let Cli { max_memory, reconnect_timeout, command } = match Cli::try_parse_from(arguments) {
+    let Cli { max_memory, reconnect_timeout, store, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
         Err(error) => error.exit(),
     };
     reconnect_timeout.apply();
-    match max_memory.apply().and_then(|()| command.run()) {
+    store.apply();
+    let done = max_memory.apply().and_then(|()| command.run());
+    store::print_costs();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => reporter.end(failure),
     }

@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 30] = [
+const LAYERS: [&str; 31] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -34,6 +34,7 @@ const LAYERS: [&str; 30] = [
     "hectare-repair",
     "hectare-export",
     "hectare-fuse",
+    "hectare-store",
     "hectare-lab",
     "hectare-monitor",
     "hectare",

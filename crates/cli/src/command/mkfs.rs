@@ -78,9 +78,13 @@ impl Arguments {
 }
 
 /// The position of the command, given or implied: before it are only options of all commands, and their
-/// values, which are numbers.
+/// values, which are numbers except for that of `--log`.
 fn command_at(arguments: &[OsString]) -> usize {
+    let mut is_value = false;
     let is_before = |argument: &&OsString| {
+        if std::mem::replace(&mut is_value, *argument == "--log") {
+            return true;
+        }
         argument.as_bytes().first().is_some_and(|first| *first == b'-' || first.is_ascii_digit())
     };
     1 + arguments.iter().skip(1).take_while(is_before).count()

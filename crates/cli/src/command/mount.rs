@@ -16,7 +16,7 @@ use crate::image_device::{disk_of, volume_in};
 use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
-use crate::remote::is_address;
+use crate::remote::{is_address, why_not_mounted};
 use crate::write_args::Tolerant;
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
 use hectare_engine::{JournalDevice, Volume};
@@ -305,9 +305,7 @@ fn folder(dir: &Path) -> Outcome<PathBuf> {
 /// Opens the image; if that fails because it is mounted, reports where, and what to do.
 fn open(image: &Path, dir: &Path, options: &MountOptions) -> Outcome<FileDevice> {
     if is_address(image) {
-        let reason = "an export can't be mounted directly: attach it as a block device first, with \
-                      nbd-client or qemu-nbd -c for instance, and mount that";
-        return Err(Failure::of(shown(image.as_os_str().as_bytes()), reason));
+        return Err(Failure::of(shown(image.as_os_str().as_bytes()), why_not_mounted(image)));
     }
     let opened = FileOptions::new().write(!options.read_only).open(image);
     opened.map_err(|error| {

@@ -50,6 +50,7 @@ mod resize;
 mod salvage;
 mod salvage_resume;
 mod space;
+mod store;
 mod stress;
 mod support;
 mod tune;

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, is_there, whole_device, with_topology};
 use crate::new_disk::{Kind, NewDisk};
 use crate::partition_args::Part;
+use crate::remote;
 use hectare_device::{Device, FileOptions, Overwrite, SliceDevice, Topology};
 use hectare_mkfs::refuse_occupied;
 use hectare_units::Bytes;
@@ -65,6 +66,12 @@ impl Goal {
     fn new_file(path: &Path, part: Part, shown: &str, size: Option<Bytes>) -> Outcome<Self> {
         let size =
             size.ok_or_else(|| Failure::of(shown, "there is no such file; give a SIZE to make one"))?;
+        if remote::is_address(path) {
+            let end = if part.is_whole() { size } else { end_of(part, shown, size)? };
+            remote::create(path, end)?;
+            let device = part.of(whole_device(path, part, Hold::Everybody)?)?;
+            return Ok(Self { target: Target::There(device), topology: Topology::default() });
+        }
         let options = FileOptions::new().write(true);
         if !part.is_whole() {
             // It has its name from the start, as what is before the volume is the caller's.

@@ -1,0 +1,49 @@
+//! This build has no object stores: their addresses are known, and refused by name.
+
+use crate::failure::{Failure, Outcome};
+use crate::name::shown;
+use hectare_device::Device;
+use hectare_units::Bytes;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+const SCHEMES: [&str; 6] = ["s3://", "gs://", "az://", "file+store://", "https://", "http://"];
+
+/// There are none.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct StoreArguments {}
+
+impl StoreArguments {
+    #[allow(clippy::unused_self)] // as in a build with object stores
+    pub(crate) fn apply(self) {}
+}
+
+/// Whether an image is named by an address in an object store.
+pub(crate) fn is_address(image: &Path) -> bool {
+    SCHEMES.iter().any(|scheme| image.as_os_str().as_bytes().starts_with(scheme.as_bytes()))
+}
+
+/// Opening it says that there is none.
+pub(crate) fn is_there(_: &Path) -> bool {
+    true
+}
+
+fn absent(image: &Path) -> Failure {
+    let scheme = shown(image.as_os_str().as_bytes()).split("://").next().unwrap_or_default().to_owned();
+    Failure::of(
+        format_args!("{scheme}://..."),
+        "this program was built without object stores (feature store)",
+    )
+}
+
+pub(crate) fn create(image: &Path, _: Bytes) -> Outcome {
+    Err(absent(image))
+}
+
+pub(crate) fn open(image: &Path, _: bool) -> Outcome<Arc<dyn Device>> {
+    Err(absent(image))
+}
+
+/// There are none.
+pub(crate) fn print_costs() {}
