@@ -23,6 +23,7 @@ mod image_device;
 mod image_path;
 mod journal_search;
 mod logging;
+mod logical;
 mod map;
 mod markup;
 mod memory;
@@ -77,6 +78,8 @@ struct Cli {
     max_memory: memory::MaxMemory,
     #[command(flatten)]
     reconnect_timeout: remote::ReconnectTimeout,
+    #[command(flatten)]
+    physical_volumes: logical::PhysicalVolumes,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -89,12 +92,14 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
-    let Cli { max_memory, reconnect_timeout, command } = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
-        Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
-        Err(error) => error.exit(),
-    };
+    let Cli { max_memory, reconnect_timeout, physical_volumes, command } =
+        match Cli::try_parse_from(arguments) {
+            Ok(cli) => cli,
+            Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
+            Err(error) => error.exit(),
+        };
     reconnect_timeout.apply();
+    physical_volumes.apply();
     match max_memory.apply().and_then(|()| command.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => reporter.end(failure),

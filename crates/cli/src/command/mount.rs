@@ -12,8 +12,9 @@
 //! of the image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{disk_of, volume_in};
+use crate::image_device::disk_of;
 use crate::logging::{self, LogTarget};
+use crate::logical::{PhysicalVolumes, volume_in};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
 use crate::remote::is_address;
@@ -179,6 +180,7 @@ impl Arguments {
     fn for_background(&self) -> Vec<OsString> {
         let mut arguments = self.for_other("--background");
         arguments.extend(self.part.arguments().into_iter().map(OsString::from));
+        arguments.extend(PhysicalVolumes::arguments());
         arguments.extend(self.tolerant.arguments().into_iter().map(OsString::from));
         if let Some(address) = self.metrics {
             arguments.extend(["--metrics".into(), address.to_string().into()]);
@@ -279,6 +281,7 @@ impl Prepared {
         let listener = options.metrics.map(|address| bind(address, options.metrics_public)).transpose();
         let listener = listener.map_err(|error| fail(&error))?;
         let file = open(&arguments.image, &dir, options)?;
+        PhysicalVolumes::open_early(!options.read_only)?;
         let journal = options.journal.as_deref().map(|path| open_journal(path, options)).transpose()?;
         let image = arguments.image.canonicalize().unwrap_or_else(|_| arguments.image.clone());
         let keeper = Keeper::start(&mut keeper_command(arguments, &image, &dir)).map_err(|error| {
