@@ -10,7 +10,7 @@ use crate::name::shown;
 use crate::partition_args::Part;
 use crate::remote;
 use hectare_device::{Device, FileDevice, FileOptions, Topology};
-use hectare_disk::Format;
+use hectare_disk::{Format, Named};
 use hectare_ext4::superblock::MAGIC;
 use hectare_units::Bytes;
 use std::io::ErrorKind;
@@ -57,11 +57,15 @@ pub(crate) fn with_topology(path: &Path, part: Part, hold: Hold) -> Outcome<(Arc
 
 /// The disk that a file or block device holds.
 pub(crate) fn disk_of(file: FileDevice, path: &Path, part: Part) -> Outcome<Arc<dyn Device>> {
+    disk_with(file, path, part, Named::default())
+}
+
+/// Likewise, with files that the image names and that are open already.
+pub(crate) fn disk_with(file: FileDevice, path: &Path, part: Part, named: Named) -> Outcome<Arc<dyn Device>> {
     let failed = |error: &dyn std::fmt::Display| Failure::Line(error.to_string());
     match Format::of(&file).map_err(|error| failed(&error))? {
-        Some(format) => {
-            hectare_disk::open(file, path, format, part.backing()).map_err(|error| failed(&error))
-        }
+        Some(format) => hectare_disk::open_named(file, path, format, part.backing(), named)
+            .map_err(|error| failed(&error)),
         None => Ok(Arc::new(file)),
     }
 }

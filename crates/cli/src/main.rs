@@ -79,6 +79,8 @@ struct Cli {
     #[command(flatten)]
     reconnect_timeout: remote::ReconnectTimeout,
     #[command(flatten)]
+    tls: remote::Tls,
+    #[command(flatten)]
     physical_volumes: logical::PhysicalVolumes,
     #[command(subcommand)]
     command: command::Command,
@@ -92,7 +94,7 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
-    let Cli { max_memory, reconnect_timeout, physical_volumes, command } =
+    let Cli { max_memory, reconnect_timeout, tls, physical_volumes, command } =
         match Cli::try_parse_from(arguments) {
             Ok(cli) => cli,
             Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
@@ -100,7 +102,7 @@ fn main() -> ExitCode {
         };
     reconnect_timeout.apply();
     physical_volumes.apply();
-    match max_memory.apply().and_then(|()| command.run()) {
+    match max_memory.apply().and_then(|()| tls.apply()).and_then(|()| command.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => reporter.end(failure),
     }

@@ -6,7 +6,7 @@
 //! Facts: "qcow2" in QEMU's documentation.
 
 use crate::error::{check, io};
-use crate::{Backing, Error, Result};
+use crate::{Backing, Error, Named, Result};
 use hectare_device::{Claim, Device, Extent, FileDevice, Operation, Span};
 use hectare_probe::record::record;
 use hectare_units::Bytes;
@@ -21,7 +21,11 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// How many files a chain of backing files may have.
-const CHAIN_MAX: u32 = 200;
+pub(crate) const CHAIN_MAX: u32 = 200;
+pub(crate) const MAGIC: &[u8] = b"QFI\xfb";
+/// The longest name of a backing file.
+const NAME_MAX: u32 = 1023;
+
 /// Offsets of fields of the header.
 const CRYPT: usize = 32;
 const SNAPSHOTS: usize = 60;
@@ -44,9 +48,9 @@ pub(crate) struct Qcow2Device {
 }
 
 impl Qcow2Device {
-    pub(crate) fn open(file: FileDevice, path: &Path, backing: Backing) -> Result<Self> {
+    pub(crate) fn open(file: FileDevice, path: &Path, backing: Backing, named: Named) -> Result<Self> {
         admit(&file)?;
-        Self::admitted(&file, path, backing)
+        Self::admitted(&file, path, backing, named)
     }
 
     pub(crate) fn create(file: &FileDevice, path: &Path, size: Bytes) -> Result<Self> {
@@ -54,19 +58,19 @@ impl Qcow2Device {
         let claim = file.claim().map_err(failed)?;
         let storage = storage(&claim, path, true).map_err(failed)?;
         Qcow2::<File>::create_builder(storage).size(size.get()).create().map_err(failed)?;
-        let mut made = Self::admitted(file, path, Backing::Beside)?;
+        let mut made = Self::admitted(file, path, Backing::Beside, Named::default())?;
         made.zeroed = true;
         Ok(made)
     }
 
-    fn admitted(file: &FileDevice, path: &Path, backing: Backing) -> Result<Self> {
+    fn admitted(file: &FileDevice, path: &Path, backing: Backing, named: Named) -> Result<Self> {
         let (name, read_only) = (file.name().to_owned(), file.is_read_only());
         let failed = |error: IoError| {
             Error::new(&name, format!("the qcow2 image can't be opened: {}", one_line(&error)))
         };
         let claim = file.claim().map_err(failed)?;
         let storage = storage(&claim, path, !read_only).map_err(failed)?;
-        let gate = Gate { directory: directory_of(path), backing, left: CHAIN_MAX };
+        let gate = Gate { directory: directory_of(path), backing, left: CHAIN_MAX, named };
         let image = Qcow2::<File>::builder(storage).write(!read_only).open(gate).map_err(failed)?;
         Ok(Self {
             name,
@@ -118,13 +122,25 @@ fn admit(file: &FileDevice) -> Result<()> {
     Ok(())
 }
 
+/// The file that a qcow2 says it is backed by; `None` where there is none, or the file is no qcow2.
+pub(crate) fn backing_of(file: &FileDevice) -> Result<Option<PathBuf>> {
+    let Some(head) = record(file, 0, 104)?.filter(|head| head.bytes(0, 4) == MAGIC) else { return Ok(None) };
+    let (at, len) = (head.be64(8), head.be32(16));
+    if at == 0 || len == 0 || len > NAME_MAX {
+        return Ok(None);
+    }
+    let name = record(file, at, hectare_units::usize_of(len))?;
+    let name = name.and_then(|name| String::from_utf8(name.bytes(0, name.len()).to_vec()).ok());
+    Ok(name.map(PathBuf::from))
+}
+
 /// The file as `imago` wants it, on the same open file.
 fn storage(claim: &Claim, path: &Path, write: bool) -> IoResult<File> {
     let file = claim.as_fd().try_clone_to_owned()?;
     File::from_open_file(file.into(), StorageOpenOptions::new().filename(path).write(write))
 }
 
-fn directory_of(path: &Path) -> Option<PathBuf> {
+pub(crate) fn directory_of(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok()?.parent().map(Path::to_owned)
 }
 
@@ -138,6 +154,7 @@ struct Gate {
     directory: Option<PathBuf>,
     backing: Backing,
     left: u32,
+    named: Named,
 }
 
 impl Gate {
@@ -165,13 +182,21 @@ impl ImplicitOpenGate<File> for Gate {
             let _ = self.admit(Some(path))?;
         }
         let (directory, left) = (self.directory.clone(), self.left.saturating_sub(1));
-        let gate = Self { directory, backing: self.backing, left };
+        let named = std::mem::take(&mut self.named);
+        let gate = Self { directory, backing: self.backing, left, named };
         Ok(FormatAccess::new(builder.open(gate)?))
     }
 
     fn open_storage(&mut self, builder: StorageOpenOptions) -> IoResult<File> {
-        let _ = self.admit(builder.get_filename().map(Path::to_owned))?;
-        File::open(builder)
+        let path = self.admit(builder.get_filename().map(Path::to_owned))?;
+        match self.named.take(&path).map_err(|error| IoError::other(error.to_string()))? {
+            Some(file) => {
+                // The lock belongs to the open file, which this is as well.
+                let claim = file.claim()?;
+                File::from_open_file(claim.as_fd().try_clone_to_owned()?.into(), builder)
+            }
+            None => File::open(builder),
+        }
     }
 }
 

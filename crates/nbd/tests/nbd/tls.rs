@@ -127,8 +127,8 @@ fn ours_with_each_other() {
     let certificates = certificates!("tls::ours_with_each_other");
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
-    let device = Arc::new(MemoryDevice::new(Bytes::mib(8)));
     for asks in [false, true] {
+        let device = Arc::new(MemoryDevice::new(Bytes::mib(8)));
         let server = ours(&certificates, asks, &device, &socket);
         let client = NbdDevice::open(&secure(&socket, "vol"), &certificates.options(asks)).unwrap();
         behaves(&client, 1, 300, 1);
