@@ -55,6 +55,8 @@ targets![
     fold_write,
     quota_write,
     nbd,
+    lvm,
+    disk,
 ];
 
 fn holds(target: &str, program: &str) {

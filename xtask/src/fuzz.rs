@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The targets; those that must be clean before a release come first.
-const TARGETS: [&str; 27] = [
+const TARGETS: [&str; 29] = [
     "walk",
     "write",
     "superblock",
@@ -51,6 +51,8 @@ const TARGETS: [&str; 27] = [
     "fold_write",
     "quota_write",
     "nbd",
+    "lvm",
+    "disk",
 ];
 /// Those that keep what they have written, for e2fsck.
 const WRITERS: [&str; 5] = ["write", "map_write", "inline_write", "fold_write", "quota_write"];

@@ -136,7 +136,7 @@ impl Export {
     /// directory.
     pub(crate) fn looked_up(mut self) -> Outcome<Self> {
         let name = self.name();
-        let fail = |error: std::io::Error| Failure::of(&name, crate::output::reason(&error));
+        let fail = |error: std::io::Error| Failure::of(&name, hectare_nbd::Error::Io(error));
         match &mut self.address.place {
             Place::Tcp(host, port) => {
                 self.options.addresses = (host.as_str(), *port).to_socket_addrs().map_err(fail)?.collect();

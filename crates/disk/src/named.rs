@@ -48,7 +48,8 @@ impl Named {
                 Some(parent) => parent.join(name),
                 None => name,
             };
-            let is_admitted = backing == Backing::Anywhere || qcow2::directory_of(&path) == directory;
+            let is_beside = directory.is_some() && qcow2::directory_of(&path) == directory;
+            let is_admitted = backing == Backing::Anywhere || is_beside;
             if !is_admitted || !self.open(path.clone()) {
                 return Ok(());
             }

@@ -5,16 +5,18 @@
 //!
 //! Facts: "qcow2" in QEMU's documentation.
 
+mod counts;
+
 use crate::error::{check, io};
 use crate::{Backing, Error, Named, Result};
-use hectare_device::{Claim, Device, Extent, FileDevice, Operation, Span};
+use hectare_device::{Claim, Device, Extent, FileDevice, FileOptions, Operation, Span};
 use hectare_probe::record::record;
 use hectare_units::Bytes;
 use imago::file::File;
 use imago::format::PreallocateMode;
 use imago::format::gate::ImplicitOpenGate;
 use imago::qcow2::Qcow2;
-use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, Storage, StorageOpenOptions};
+use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, StorageOpenOptions};
 use parking_lot::RwLock;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
 use std::os::fd::AsFd;
@@ -95,6 +97,7 @@ impl Qcow2Device {
 
 /// Refuses what can't be read or written safely.
 fn admit(file: &FileDevice) -> Result<()> {
+    check_tables(file)?;
     let refuse = |what: &str| Err(Error::new(file.name(), what));
     let Some(head) = record(file, 0, 104)? else { return refuse("the qcow2 image is cut off") };
     if head.be32(4) < 2 {
@@ -113,6 +116,7 @@ fn admit(file: &FileDevice) -> Result<()> {
     if incompatible & DIRTY != 0 {
         return refuse("the qcow2 image was not closed: qemu-img check -r all mends it");
     }
+    counts::check(file)?;
     if head.be32(SNAPSHOTS) != 0 {
         return refuse(
             "the qcow2 image has snapshots, which writing would have to copy: qemu-img snapshot -d removes \
@@ -132,6 +136,19 @@ pub(crate) fn backing_of(file: &FileDevice) -> Result<Option<PathBuf>> {
     let name = record(file, at, hectare_units::usize_of(len))?;
     let name = name.and_then(|name| String::from_utf8(name.bytes(0, name.len()).to_vec()).ok());
     Ok(name.map(PathBuf::from))
+}
+
+/// Refuses tables that lie beyond the end of the file, for which `imago` would take memory.
+fn check_tables(file: &FileDevice) -> Result<()> {
+    let Some(head) = record(file, 0, 72)?.filter(|head| head.bytes(0, 4) == MAGIC) else { return Ok(()) };
+    let cluster = 1_u64.checked_shl(head.be32(20)).unwrap_or(u64::MAX);
+    let room = file.len().get().saturating_add(cluster);
+    let l1 = (head.be64(40), u64::from(head.be32(36)) * 8);
+    let counts = (head.be64(48), u64::from(head.be32(56)).saturating_mul(cluster));
+    if [l1, counts].iter().any(|(at, len)| at.checked_add(*len).is_none_or(|end| end > room)) {
+        return Err(Error::new(file.name(), "the qcow2 image is damaged: its tables lie beyond its end"));
+    }
+    Ok(())
 }
 
 /// The file as `imago` wants it, on the same open file.
@@ -166,14 +183,24 @@ impl Gate {
                 "there are more than {CHAIN_MAX} backing files, or they lead in a circle"
             ));
         }
-        if self.backing == Backing::Anywhere || directory_of(&path) == self.directory {
+        // A path without a directory, such as that of a deleted file, lies beside nothing.
+        let is_beside = self.directory.is_some() && directory_of(&path) == self.directory;
+        if self.backing == Backing::Anywhere || is_beside {
             return Ok(path);
+        }
+        if !path.exists() {
+            return refuse(format!("it is backed by {}, which is not there", path.display()));
         }
         refuse(format!(
             "it is backed by {}, which does not lie beside it: --backing lets it be opened",
             path.display()
         ))
     }
+}
+
+#[allow(clippy::needless_pass_by_value)] // shaped for map_err
+fn other(error: impl std::fmt::Display) -> IoError {
+    IoError::other(error.to_string())
 }
 
 impl ImplicitOpenGate<File> for Gate {
@@ -189,14 +216,14 @@ impl ImplicitOpenGate<File> for Gate {
 
     fn open_storage(&mut self, builder: StorageOpenOptions) -> IoResult<File> {
         let path = self.admit(builder.get_filename().map(Path::to_owned))?;
-        match self.named.take(&path).map_err(|error| IoError::other(error.to_string()))? {
-            Some(file) => {
-                // The lock belongs to the open file, which this is as well.
-                let claim = file.claim()?;
-                File::from_open_file(claim.as_fd().try_clone_to_owned()?.into(), builder)
-            }
-            None => File::open(builder),
-        }
+        let file = match self.named.take(&path).map_err(other)? {
+            Some(file) => file,
+            None => FileOptions::new().exclusive(false).open(&path).map_err(other)?,
+        };
+        check_tables(&file).map_err(other)?;
+        // The lock belongs to the open file, which this is as well.
+        let claim = file.claim()?;
+        File::from_open_file(claim.as_fd().try_clone_to_owned()?.into(), builder)
     }
 }
 

@@ -300,5 +300,4 @@ fn other(kind: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "group_tests.rs"]
 mod tests;

@@ -163,7 +163,8 @@ impl VolumeSet {
         let pieces = pieces.collect::<std::result::Result<Vec<_>, _>>().map_err(refuse)?;
         let locked = devices.iter().any(|device| device.is_read_only());
         if logical.has_snapshots && !locked {
-            let what = "it has snapshots, which need what is overwritten in it: it is only read (lvremove removes them)";
+            let what =
+                "it has snapshots, which need what is overwritten: it is only read (lvremove removes them)";
             return Err(refuse(what.to_owned()));
         }
         if !logical.is_writable && !locked {
@@ -241,7 +242,10 @@ impl VolumeSet {
         }
         let given = self.given.iter().find(|given| given.label.uuid == physical.id);
         let given = given.ok_or_else(|| {
-            format!("a part of it lies on physical volume {dashed} (it was {hint}), which is not given: add it with --pv FILE")
+            format!(
+                "a part of it lies on physical volume {dashed} (it was {hint}), which is not given: add it \
+                 with --pv FILE"
+            )
         })?;
         Ok((given, physical.start.checked_mul(SECTOR).ok_or("a physical volume begins beyond 2^64")?))
     }
@@ -323,6 +327,13 @@ fn le32(bytes: &[u8], at: usize) -> u32 {
 
 fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
+}
+
+/// The checksum of metadata: for the fuzzer.
+#[doc(hidden)]
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc(bytes)
 }
 
 /// Reads whatever a device holds, as far as that is possible: for the fuzzer.

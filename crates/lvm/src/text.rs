@@ -236,7 +236,8 @@ mod tests {
 
     #[test]
     fn sections_numbers_strings_and_lists_are_read() {
-        let text = "# by hand\nvg { seqno = 7 # seven\n name=\"a\\\"b\\\\\" flags = []\n list = [\"x\", 0,\"y\" , 12]\n\
+        let text = "# by hand\nvg { seqno = 7 # seven\n name=\"a\\\"b\\\\\" flags = []\n \
+                    list = [\"x\", 0,\"y\" , 12]\n\
                     lv { s { } } rate = 1.5 }\nversion = -1\n\0";
         let top = Section::parse(text).unwrap();
         let vg = top.section("vg").unwrap();

@@ -42,7 +42,8 @@ impl Loops {
     fn lvm(&self, tool: &str, arguments: &[&str]) -> String {
         let filter: String = self.names().iter().map(|name| format!("\"a|^{name}$|\",")).collect();
         let config = format!(
-            "devices {{ filter=[{filter}\"r|.*|\"] use_devicesfile=0 scan_lvs=0 }} backup {{ backup=0 archive=0 }} \
+            "devices {{ filter=[{filter}\"r|.*|\"] use_devicesfile=0 scan_lvs=0 }} \
+         backup {{ backup=0 archive=0 }} \
              global {{ use_lvmpolld=0 use_lvmlockd=0 }} activation {{ monitoring=0 udev_sync=0 }}"
         );
         let mut command = need(tool).unwrap();

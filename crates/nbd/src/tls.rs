@@ -129,12 +129,17 @@ fn shake(mut deed: impl FnMut() -> io::Result<()>, who: &str) -> Result<()> {
 fn one_line(reason: &rustls::Error) -> String {
     use rustls::CertificateError as Certificate;
     let advice = match reason {
-        rustls::Error::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
-            " (--tls-ca names who is trusted)"
-        }
         rustls::Error::InvalidCertificate(
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
         ) => " (?tls-hostname= in the address names another host)",
+        rustls::Error::InvalidCertificate(
+            Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. },
+        ) => "",
+        // An authority that is not known, or known by its name only.
+        rustls::Error::InvalidCertificate(_) => " (--tls-ca names who is trusted)",
         _ => "",
     };
     let text: String = reason.to_string().chars().filter(|c| !c.is_control()).take(300).collect();

@@ -16,7 +16,8 @@ use std::process::Stdio;
 fn lvm(devices: &[&str], words: &[&str]) -> Result<(), Skip> {
     let filter: String = devices.iter().map(|name| format!("\"a|^{name}$|\",")).collect();
     let config = format!(
-        "devices {{ filter=[{filter}\"r|.*|\"] use_devicesfile=0 scan_lvs=0 }} backup {{ backup=0 archive=0 }} \
+        "devices {{ filter=[{filter}\"r|.*|\"] use_devicesfile=0 scan_lvs=0 }} \
+         backup {{ backup=0 archive=0 }} \
          global {{ use_lvmpolld=0 use_lvmlockd=0 }} activation {{ monitoring=0 udev_sync=0 }}"
     );
     let mut command = need(words[0])?;

@@ -45,7 +45,8 @@ impl Certificates {
                 &[&["req"][..], &curve, &["-subj", &subject, "-keyout", &key, "-out", &request]].concat(),
             )?;
             let more = format!(
-                "basicConstraints=CA:FALSE\nextendedKeyUsage={usage}\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n"
+                "basicConstraints=CA:FALSE\nextendedKeyUsage={usage}\n\
+                 subjectAltName=DNS:localhost,IP:127.0.0.1\n"
             );
             std::fs::write(made.path("extensions"), more).unwrap();
             let signed = [

@@ -1,10 +1,14 @@
+//! Texts of groups: sound ones, those of other kinds of volumes, and those that lie.
+
 #![allow(clippy::unwrap_used)] // all of this is tests
 
 use super::*;
 
-const HEAD: &str = "vg { id = \"a-b\" seqno = 3 format = \"lvm2\" status = [\"READ\", \"WRITE\"] extent_size = 8192 \
-                    physical_volumes { pv0 { id = \"p-0\" device = \"/dev/x\" pe_start = 2048 pe_count = 100 } \
-                    pv1 { id = \"p-1\" pe_start = 2048 pe_count = 100 flags = [\"MISSING\"] } } logical_volumes {";
+const HEAD: &str = "vg { id = \"a-b\" seqno = 3 format = \"lvm2\" status = [\"READ\", \"WRITE\"] \
+                    extent_size = 8192 physical_volumes { \
+                    pv0 { id = \"p-0\" device = \"/dev/x\" pe_start = 2048 pe_count = 100 } \
+                    pv1 { id = \"p-1\" pe_start = 2048 pe_count = 100 flags = [\"MISSING\"] } \
+                    } logical_volumes {";
 
 /// A group with these logical volumes.
 fn group(volumes: &str) -> Result<Group, String> {
@@ -20,7 +24,8 @@ fn volume(name: &str, status: &str, segments: &[&str]) -> String {
 
 fn linear(first: u64, count: u64, on: &str, at: u64) -> String {
     format!(
-        "start_extent = {first} extent_count = {count} type = \"striped\" stripe_count = 1 stripes = [\"{on}\", {at}]"
+        "start_extent = {first} extent_count = {count} type = \"striped\" stripe_count = 1 \
+         stripes = [\"{on}\", {at}]"
     )
 }
 
@@ -70,7 +75,8 @@ fn what_is_not_plain_is_named() {
 fn stores_of_snapshots_are_no_volumes() {
     let all = |key: &str| {
         let snapshot = format!(
-            "start_extent = 0 extent_count = 5 type = \"snapshot\" chunk_size = 8 origin = \"root\" {key} = \"snap\""
+            "start_extent = 0 extent_count = 5 type = \"snapshot\" chunk_size = 8 origin = \"root\" \
+             {key} = \"snap\""
         );
         let volumes = volume("root", SEEN, &[&linear(0, 5, "pv0", 0)])
             + &volume("snap", SEEN, &[&linear(0, 5, "pv0", 5)])
