@@ -266,3 +266,34 @@ fn vhdx() -> Disk {
     disk.seals.clone().into_iter().for_each(|seal| disk.seal(seal));
     disk
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hectare_disk::{Backing, Format};
+
+    /// Else changes to them would reach nothing but the first check.
+    #[test]
+    fn every_image_is_sound_and_stays_so_when_it_is_sealed_again() {
+        let formats =
+            [Format::Qcow2, Format::Vhd, Format::Vhdx, Format::Vmdk, Format::AndroidSparse, Format::Vmdk];
+        for (disk, format) in all().iter().zip(formats) {
+            let disk = disk.changed(&mut Input::new(&[]), true);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("image");
+            let file = std::fs::File::create(&path).unwrap();
+            file.set_len(disk.len).unwrap();
+            for (at, bytes) in &disk.parts {
+                file.write_all_at(bytes, *at).unwrap();
+            }
+            drop(file);
+            let file = FileOptions::new().open(&path).unwrap();
+            assert_eq!(Format::of(&file).unwrap(), Some(format));
+            let device = hectare_disk::open(file, &path, format, Backing::Beside).unwrap();
+            let mut bytes = vec![0; usize::try_from(device.len().get()).unwrap()];
+            device.read_at(Bytes::ZERO, &mut bytes).unwrap();
+            let is_text = bytes.len() == 109 * 512;
+            assert!(is_text || bytes.iter().any(|byte| *byte != 0), "{format}");
+        }
+    }
+}

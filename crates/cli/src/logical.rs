@@ -47,7 +47,11 @@ impl PhysicalVolumes {
     /// Opens the files now, for a process that can't do it later; none of them is read.
     pub(crate) fn open_early(write: bool) -> Outcome {
         let hold = if write { Hold::Everybody } else { Hold::Writers };
-        for path in paths().iter().filter(|path| !is_address(path)) {
+        for path in paths() {
+            if is_address(path) {
+                let reason = "the other physical volumes of a mount are files and devices of this machine";
+                return Err(Failure::of(shown(path.as_os_str().as_bytes()), reason));
+            }
             OPENED.lock().push((path.clone(), file_device(path, hold)?));
         }
         Ok(())

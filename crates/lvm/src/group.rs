@@ -9,7 +9,7 @@
 //! *Numbers lie*: everything is added up with checks, and no two volumes may share an extent.
 
 use crate::text::{Section, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest name of a group or volume that LVM2 takes.
 const NAME_MAX: usize = 127;
@@ -26,6 +26,8 @@ pub(crate) struct Group {
     pub(crate) seqno: u64,
     /// The length of an extent in sectors.
     pub(crate) extent: u64,
+    /// Whether several machines have it at once, and agree on who writes by locks.
+    pub(crate) is_shared: bool,
     pub(crate) physical: BTreeMap<String, Physical>,
     pub(crate) logical: BTreeMap<String, Logical>,
 }
@@ -117,6 +119,8 @@ impl Group {
             id: undashed(section.text("id").ok_or("the group has no id")?),
             seqno: number("seqno")?,
             extent,
+            is_shared: section.text("lock_type").is_some_and(|kind| kind != "none")
+                || section.lists("status", "CLUSTERED"),
             physical: BTreeMap::new(),
             logical: BTreeMap::new(),
         };
@@ -164,7 +168,7 @@ impl Group {
                 }
             }
         }
-        let names: Vec<String> = self.logical.keys().cloned().collect();
+        let names: BTreeSet<String> = self.logical.keys().cloned().collect();
         for logical in self.logical.values_mut() {
             let stripes = logical.segments.iter().flat_map(|segment| &segment.stripes);
             let known = |name: &&String| !self.physical.contains_key(*name);

@@ -15,7 +15,7 @@
 //! - *Metadata from strangers*: bounded in length and depth, every place checked to lie on its device, and not
 //!   on the label or the metadata.
 //! - *The system may have the group active.* A block device is locked by whoever opens it; files that a loop
-//!   device has are noticed as well. Nothing more is done: locks of a cluster are not taken.
+//!   device has are noticed as well. Locks of a cluster are not taken: a group that has them is only read.
 //!
 //! What it is not: it changes no group, and knows nothing of what lies on the volumes.
 
@@ -165,6 +165,10 @@ impl VolumeSet {
         if logical.has_snapshots && !locked {
             let what =
                 "it has snapshots, which need what is overwritten: it is only read (lvremove removes them)";
+            return Err(refuse(what.to_owned()));
+        }
+        if self.group.is_shared && !locked {
+            let what = "its group is shared with other machines, whose locks are not taken: it is only read";
             return Err(refuse(what.to_owned()));
         }
         if !logical.is_writable && !locked {

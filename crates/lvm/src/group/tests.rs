@@ -46,6 +46,16 @@ fn a_group_is_read() {
 }
 
 #[test]
+fn a_group_that_several_machines_have_is_known() {
+    let with = |more: &str| {
+        let text = HEAD.replacen("seqno = 3", &format!("seqno = 3 {more}"), 1) + " } }";
+        Group::parse(&text).unwrap().is_shared
+    };
+    assert!(with("lock_type = \"sanlock\"") && with("lock_type = \"dlm\""));
+    assert!(!with("lock_type = \"none\"") && !with(""));
+}
+
+#[test]
 fn what_is_not_plain_is_named() {
     let of = |kind: &str| format!("start_extent = 0 extent_count = 5 type = \"{kind}\"");
     for (kind, said) in [
