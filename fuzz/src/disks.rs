@@ -7,7 +7,7 @@ use crate::input::Input;
 use crate::patch::EDGES;
 use hectare_device::{Device, FileOptions, MemoryDevice};
 use hectare_disk::{New, android};
-use hectare_units::Bytes;
+use hectare_units::{Bytes, index_of, low32, u64_of};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -110,7 +110,7 @@ impl Disk {
                     .parts
                     .iter()
                     .find(|(start, part)| (*start..*start + part.len() as u64).contains(&at));
-                part.map_or(0, |(start, part)| part[(at - start) as usize])
+                part.map_or(0, |(start, part)| part[index_of(at - start)])
             })
             .collect()
     }
@@ -122,7 +122,7 @@ impl Disk {
                 .iter_mut()
                 .find(|(start, part)| (*start..*start + part.len() as u64).contains(&at));
             if let Some((start, part)) = part {
-                part[(at - *start) as usize] = *byte;
+                part[index_of(at - *start)] = *byte;
             }
         }
     }
@@ -159,7 +159,7 @@ fn made(new: New, seals: Vec<Seal>) -> Disk {
         disk.flush().expect("memory takes it");
     }
     let memory = std::fs::File::from(memory);
-    let mut bytes = vec![0; memory.metadata().map_or(0, |data| data.len()) as usize];
+    let mut bytes = vec![0; memory.metadata().map_or(0, |data| index_of(data.len()))];
     memory.read_exact_at(&mut bytes, 0).expect("memory can be read");
     Disk::sparse(&bytes, seals)
 }
@@ -213,7 +213,7 @@ fn vhdx() -> Disk {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
     let guid = |n: u128| n.to_be_bytes();
-    let (word, long) = (|n: usize| (n as u32).to_le_bytes(), |n: usize| (n as u64).to_le_bytes());
+    let (word, long) = (|n: usize| low32(u64_of(n)).to_le_bytes(), |n: usize| (n as u64).to_le_bytes());
     let log = guid(0x1234);
     let mut bytes = vec![0; 6 * MIB];
     fields(&mut bytes, &[(0, b"vhdxfile")]);

@@ -5,7 +5,7 @@ use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_disk::{Backing, Format};
 use hectare_fuzz::disks::{Disk, all};
 use hectare_fuzz::input::Input;
-use hectare_units::{Bytes, index_of};
+use hectare_units::{Bytes, index_of, u64_of};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 /// A directory that is not there: an image in it can name nothing that is.
 const NOWHERE: &str = "/nonexistent/image";
 const READS: u64 = 24;
-const LEN_MAX: u64 = 4096;
+const LEN_MAX: usize = 4096;
 
 hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
@@ -53,13 +53,13 @@ fn open(file: &File, write: bool) -> FileDevice {
 
 fn exercise(disk: &dyn Device, writes: bool) {
     let len = disk.len().get();
-    let mut buf = [0; LEN_MAX as usize];
+    let mut buf = [0; LEN_MAX];
     let mut at = 0;
     for turn in 0..READS {
         if at >= len {
             break;
         }
-        let part = Bytes::new(LEN_MAX.min(len - at));
+        let part = Bytes::new(u64_of(LEN_MAX).min(len - at));
         let _ = disk.read_at(Bytes::new(at), &mut buf[..index_of(part.get())]);
         let Ok(extent) = disk.extent_at(Bytes::new(at), Bytes::new(len - at)) else { break };
         assert!(extent.len > Bytes::ZERO && extent.len.get() <= len - at, "{extent:?} of {}", len - at);

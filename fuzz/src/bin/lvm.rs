@@ -4,6 +4,7 @@
 
 use hectare_fuzz::input::Input;
 use hectare_lvm::{checksum, digest};
+use hectare_units::index_of;
 
 /// Where the header of the metadata area is, its length, and where its text begins.
 const AREA_AT: usize = 4096;
@@ -59,7 +60,7 @@ fn volume(text: &[u8]) -> Vec<u8> {
 
 /// With all checksums right.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
-    let long = |bytes: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])) as usize;
+    let long = |bytes: &[u8], at: usize| index_of(u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])));
     let (at, len) = (long(&bytes, AREA_AT + 40), long(&bytes, AREA_AT + 48));
     // As the area's ring has it.
     if (TEXT_AT..AREA_LEN).contains(&at) && len <= AREA_LEN - TEXT_AT {
