@@ -268,7 +268,7 @@ fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<Lo
 
 /// Where the bytes of an image are, with everything open that can't be opened later.
 enum Source {
-    File(FileDevice, Named),
+    File(Box<FileDevice>, Named),
     /// Connections are made later, when there may be threads.
     Export(remote::Export),
 }
@@ -282,7 +282,7 @@ impl Source {
         let file = open(image, dir, options)?;
         let path = image.canonicalize().unwrap_or_else(|_| image.to_owned());
         let named = Named::by(&file, &path, part.backing());
-        Ok(Self::File(file, named.map_err(|error| Failure::Line(error.to_string()))?))
+        Ok(Self::File(Box::new(file), named.map_err(|error| Failure::Line(error.to_string()))?))
     }
 
     fn port(&self) -> Option<u16> {
@@ -393,7 +393,7 @@ fn serve_watched(
     let (claim, disk): (_, Arc<dyn Device>) = match source {
         Source::File(file, named) => {
             let claim = file.claim().map_err(|error| fail(&error))?;
-            (Some(claim), disk_with(file, &image, arguments.part, named)?)
+            (Some(claim), disk_with(*file, &image, arguments.part, named)?)
         }
         Source::Export(export) => (None, Arc::new(export.connect()?)),
     };
