@@ -15,6 +15,7 @@
 
 pub mod archive;
 pub mod bases;
+pub mod disks;
 pub mod input;
 pub mod kept;
 pub mod measure;

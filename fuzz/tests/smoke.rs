@@ -57,6 +57,8 @@ targets![
     quota_write,
     nbd,
     manifest,
+    lvm,
+    disk,
 ];
 
 fn holds(target: &str, program: &str) {

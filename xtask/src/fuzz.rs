@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The targets; those that must be clean before a release come first.
-const TARGETS: [&str; 28] = [
+const TARGETS: [&str; 31] = [
     "walk",
     "write",
     "superblock",
@@ -53,6 +53,8 @@ const TARGETS: [&str; 28] = [
     "quota_write",
     "nbd",
     "manifest",
+    "lvm",
+    "disk",
 ];
 /// Those that keep what they have written, for e2fsck.
 const WRITERS: [&str; 5] = ["write", "map_write", "inline_write", "fold_write", "quota_write"];

@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 70] = [
+const TOOLS: [Tool; 71] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -84,6 +84,7 @@ const TOOLS: [Tool; 70] = [
     ("nbd-server", "nbd-server"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
+    ("openssl", "openssl"),
 ];
 
 /// What the demo uses.

@@ -7,9 +7,10 @@
 use crate::explanation::lines;
 use crate::explanation::text::Detail;
 use crate::failure::{Failure, LeftOut, Outcome, tell};
-use crate::image_device::{Hold, device, whole_device};
+use crate::image_device::{Hold, whole_device};
 use crate::image_path::{ImagePath, show};
 use crate::journal_search::{self, Wanted};
+use crate::logical::device;
 use crate::memory;
 use crate::name::shown;
 use crate::output::Output;

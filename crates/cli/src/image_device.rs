@@ -9,10 +9,9 @@ use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::partition_args::Part;
 use crate::remote;
-use hectare_device::{Device, FileDevice, FileOptions, SliceDevice, Topology};
-use hectare_disk::Format;
+use hectare_device::{Device, FileDevice, FileOptions, Topology};
+use hectare_disk::{Format, Named};
 use hectare_ext4::superblock::MAGIC;
-use hectare_partition::Partition;
 use hectare_units::Bytes;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -31,27 +30,6 @@ pub(crate) enum Hold {
     Writers,
     /// Nobody: it reads, whatever others do meanwhile.
     Nobody,
-}
-
-/// The part of a disk that holds the volume: what is named, or else the disk, or the only partition with an ext
-/// volume.
-pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    let disk = whole_device(path, part, hold)?;
-    if part.is_whole() { volume_in(disk, path) } else { part.of(disk) }
-}
-
-/// The only partition of a disk with an ext volume, which is mentioned, or else the disk.
-pub(crate) fn volume_in(disk: Arc<dyn Device>, path: &Path) -> Outcome<Arc<dyn Device>> {
-    match only_volume(&*disk) {
-        Some(partition) => {
-            let name = shown(path.as_os_str().as_bytes());
-            let number = partition.number;
-            tell(format_args!("{name}: note: partition {number} is used, the only one with an ext volume"));
-            let slice = SliceDevice::new(disk, partition.start, partition.len);
-            Ok(Arc::new(slice.map_err(|error| Failure::Line(error.to_string()))?))
-        }
-        None => Ok(disk),
-    }
 }
 
 /// The disk as a whole.
@@ -79,32 +57,23 @@ pub(crate) fn with_topology(path: &Path, part: Part, hold: Hold) -> Outcome<(Arc
 
 /// The disk that a file or block device holds.
 pub(crate) fn disk_of(file: FileDevice, path: &Path, part: Part) -> Outcome<Arc<dyn Device>> {
+    disk_with(file, path, part, Named::default())
+}
+
+/// Likewise, with files that the image names and that are open already.
+pub(crate) fn disk_with(file: FileDevice, path: &Path, part: Part, named: Named) -> Outcome<Arc<dyn Device>> {
     let failed = |error: &dyn std::fmt::Display| Failure::Line(error.to_string());
     match Format::of(&file).map_err(|error| failed(&error))? {
-        Some(format) => {
-            hectare_disk::open(file, path, format, part.backing()).map_err(|error| failed(&error))
-        }
+        Some(format) => hectare_disk::open_named(file, path, format, part.backing(), named)
+            .map_err(|error| failed(&error)),
         None => Ok(Arc::new(file)),
     }
 }
 
 /// Whether there is the magic number of an ext superblock; what can't be read has none.
-fn holds_ext(device: &dyn Device) -> bool {
+pub(crate) fn holds_ext(device: &dyn Device) -> bool {
     let mut magic = [0; 2];
     device.read_at(MAGIC_AT, &mut magic).is_ok() && u16::from_le_bytes(magic) == MAGIC
-}
-
-/// The partition of a disk with an ext volume, if it is the only one.
-fn only_volume(disk: &dyn Device) -> Option<Partition> {
-    if holds_ext(disk) {
-        return None;
-    }
-    let found = hectare_partition::partitions(disk).ok()?;
-    let mut volumes = found.into_iter().filter(|partition| {
-        SliceDevice::new(disk, partition.start, partition.len).is_ok_and(|slice| holds_ext(&slice))
-    });
-    let only = volumes.next()?;
-    volumes.next().is_none().then_some(only)
 }
 
 /// Whether there is something by that name; a server that is named is taken to be there.

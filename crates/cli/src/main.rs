@@ -23,6 +23,7 @@ mod image_device;
 mod image_path;
 mod journal_search;
 mod logging;
+mod logical;
 mod map;
 mod markup;
 mod memory;
@@ -86,6 +87,9 @@ struct Cli {
     reconnect_timeout: remote::ReconnectTimeout,
     #[command(flatten)]
     store: store::StoreArguments,
+    tls: remote::Tls,
+    #[command(flatten)]
+    physical_volumes: logical::PhysicalVolumes,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -98,14 +102,16 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
-    let Cli { max_memory, reconnect_timeout, store, command } = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
-        Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
-        Err(error) => error.exit(),
-    };
+    let Cli { max_memory, reconnect_timeout, store, tls, physical_volumes, command } =
+        match Cli::try_parse_from(arguments) {
+            Ok(cli) => cli,
+            Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
+            Err(error) => error.exit(),
+        };
     reconnect_timeout.apply();
+    physical_volumes.apply();
     store.apply();
-    let done = max_memory.apply().and_then(|()| command.run());
+    let done = max_memory.apply().and_then(|()| tls.apply()).and_then(|()| command.run());
     store::print_costs();
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,8 +10,15 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The name as text on one line.
+/// The name as text on one line; of the address of an export without a password, which has no place there.
 pub(crate) fn shown(name: &[u8]) -> String {
+    if hectare_nbd::Address::is_meant(name) && name.contains(&b'@') {
+        return hectare_nbd::Address::without_secrets(&escaped_or_plain(name));
+    }
+    escaped_or_plain(name)
+}
+
+fn escaped_or_plain(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !text.chars().any(needs_escape) => text.to_owned(),
         _ => escaped(name),

@@ -1,7 +1,8 @@
-//! `--partition` and `--offset`: which part of an image or disk holds the volume.
+//! `--partition`, `--offset` and `--lv`: which part of an image or disk holds the volume.
 //!
 //! Commands that open a volume have them among their own arguments ([`Part`]), so that the help of each
-//! command shows exactly what it takes; [`Part::of`] opens the device.
+//! command shows exactly what it takes. [`Part::around`] opens the partition, and [`crate::logical`] the logical
+//! volume in it.
 
 use crate::failure::{Failure, Outcome};
 use crate::size_arg::parse_size;
@@ -20,6 +21,9 @@ pub(crate) struct Part {
     /// The volume begins this many bytes after the start of the image (suffixes: k, M, G...)
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     offset: Option<u64>,
+    /// The volume is this logical volume of LVM2, in the partition if one is named (see --pv)
+    #[arg(long, value_name = "VG/LV", value_parser = parse_lv)]
+    lv: Option<Logical>,
     /// Let a qcow2 image be backed by files outside of its directory
     #[arg(long)]
     backing: bool,
@@ -52,6 +56,26 @@ impl std::fmt::Display for Named {
     }
 }
 
+/// The name of a logical volume, with that of its group. Arguments live as long as the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Logical(&'static str);
+
+impl Logical {
+    /// `GROUP/VOLUME`.
+    pub(crate) const fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+fn parse_lv(text: &str) -> Result<Logical, String> {
+    match text.split_once('/') {
+        Some((group, volume)) if !group.is_empty() && !volume.is_empty() && !volume.contains('/') => {
+            Ok(Logical(Box::leak(text.to_owned().into_boxed_str())))
+        }
+        _ => Err("write VG/LV: the group, a slash, the volume".to_owned()),
+    }
+}
+
 fn parse_partition(text: &str) -> Result<Named, String> {
     match text.parse() {
         Ok(0) => Err("partitions are counted from 1".to_owned()),
@@ -71,8 +95,9 @@ impl Part {
     pub(crate) fn arguments(self) -> Vec<String> {
         let partition = self.partition.map(|number| format!("--partition={number}"));
         let offset = self.offset.map(|bytes| format!("--offset={bytes}"));
+        let lv = self.lv.map(|lv| format!("--lv={}", lv.name()));
         let backing = self.backing.then(|| "--backing".to_owned());
-        [partition, offset, backing].into_iter().flatten().collect()
+        [partition, offset, lv, backing].into_iter().flatten().collect()
     }
 
     /// Which backing files a disk image may have opened.
@@ -82,33 +107,42 @@ impl Part {
 
     /// Whether the image is used as a whole.
     pub(crate) fn is_whole(self) -> bool {
-        self.partition.is_none() && self.offset.is_none()
+        self.partition.is_none() && self.offset.is_none() && self.lv.is_none()
+    }
+
+    /// The logical volume that is named.
+    pub(crate) const fn logical(self) -> Option<Logical> {
+        self.lv
     }
 
     /// The name of this part of an image in messages.
     pub(crate) fn shown(self, image: &str) -> String {
-        match (self.partition, self.offset) {
+        let around = match (self.partition, self.offset) {
             (Some(number), _) => format!("{image}: partition {number}"),
             (None, Some(offset)) => format!("{image} from byte {offset}"),
             (None, None) => image.to_owned(),
+        };
+        match self.lv {
+            Some(lv) => format!("{around}: logical volume {}", lv.name()),
+            None => around,
         }
     }
 
-    /// Where this part begins, if it is named by that.
+    /// Where this part begins, if it is named by that alone.
     pub(crate) fn offset(self) -> Option<Bytes> {
-        self.offset.map(Bytes::new)
+        self.offset.filter(|_| self.lv.is_none()).map(Bytes::new)
     }
 
-    /// Where this part of a disk begins.
-    pub(crate) fn start(self, disk: &dyn Device) -> Outcome<Bytes> {
+    /// Where the partition that is named begins, or the place.
+    pub(crate) fn start_around(self, disk: &dyn Device) -> Outcome<Bytes> {
         match self.partition {
             Some(partition) => Ok(partition.find(disk)?.start),
             None => Ok(Bytes::new(self.offset.unwrap_or(0))),
         }
     }
 
-    /// This part of a disk.
-    pub(crate) fn of(self, disk: Arc<dyn Device>) -> Outcome<Arc<dyn Device>> {
+    /// The partition of a disk that is named, or what begins at the place; a logical volume lies in that.
+    pub(crate) fn around(self, disk: Arc<dyn Device>) -> Outcome<Arc<dyn Device>> {
         if let Some(partition) = self.partition {
             let Partition { start, len, .. } = partition.find(&*disk)?;
             return slice(disk, start, len);
@@ -129,18 +163,21 @@ pub(crate) struct SourcePart {
     /// The sources' volumes begin this many bytes after the start of their images [default: as --offset]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     from_offset: Option<u64>,
+    /// The sources are in this logical volume of their images [default: as --lv]
+    #[arg(long, value_name = "VG/LV", value_parser = parse_lv)]
+    from_lv: Option<Logical>,
 }
 
 impl SourcePart {
     /// Whether one was named.
     pub(crate) fn is_given(self) -> bool {
-        self.from_partition.is_some() || self.from_offset.is_some()
+        self.from_partition.is_some() || self.from_offset.is_some() || self.from_lv.is_some()
     }
 
     /// The part of the sources, where that of the destination is `other`.
     pub(crate) fn or(self, other: Part) -> Part {
         if self.is_given() {
-            Part { partition: self.from_partition, offset: self.from_offset, ..other }
+            Part { partition: self.from_partition, offset: self.from_offset, lv: self.from_lv, ..other }
         } else {
             other
         }

@@ -1,5 +1,5 @@
 //! Images on NBD servers: `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH` in the place of a
-//! path; and in object stores ([`store`]).
+//! path, with `nbds` through TLS; and in object stores ([`store`]).
 //!
 //! A server keeps nobody else from using an export: unlike files and block devices it has no locks that can
 //! be taken here.
@@ -8,14 +8,20 @@ use crate::failure::{Failure, Outcome};
 use crate::name::shown;
 use crate::store;
 use hectare_device::Device;
-use hectare_nbd::{Address, NbdDevice, Options};
+use hectare_nbd::{Address, NbdDevice, Options, Place, TlsClient, TlsServer};
 use hectare_units::Bytes;
+use std::ffi::OsString;
+use std::net::ToSocketAddrs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 static TIMEOUT: OnceLock<Duration> = OnceLock::new();
+static TLS: OnceLock<Tls> = OnceLock::new();
+/// Whether the certificate is (also) that of a server.
+static SERVES: AtomicBool = AtomicBool::new(false);
 
 /// How long a server may be away.
 #[derive(clap::Args, Clone, Copy, Default)]
@@ -42,6 +48,62 @@ pub(crate) fn timeout() -> Option<Duration> {
     TIMEOUT.get().copied()
 }
 
+/// What this side of a connection with TLS shows and verifies.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Tls {
+    /// For TLS (nbds://..., and serve): trust the authorities of this file (PEM) [default: the system's; serve asks
+    /// its clients for certificates only if this is given]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    tls_ca: Option<PathBuf>,
+    /// For TLS: show this certificate, with those between it and its authority (PEM)
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    tls_cert: Option<PathBuf>,
+    /// For TLS: the key of the certificate (PEM)
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    tls_key: Option<PathBuf>,
+}
+
+impl Tls {
+    /// Holds for all connections from here on.
+    pub(crate) fn apply(self) -> Outcome {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(Failure::Usage("--tls-cert and --tls-key belong together".to_owned()));
+        }
+        let _ = TLS.set(self);
+        Ok(())
+    }
+
+    fn is_given(&self) -> bool {
+        self.tls_ca.is_some() || self.tls_cert.is_some()
+    }
+
+    fn identity(&self) -> Option<(&Path, &Path)> {
+        self.tls_cert.as_deref().zip(self.tls_key.as_deref())
+    }
+}
+
+/// What a server shows, if it is to speak TLS.
+pub(crate) fn server_tls() -> Outcome<Option<TlsServer>> {
+    SERVES.store(true, Ordering::Relaxed);
+    let Some(tls) = TLS.get() else { return Ok(None) };
+    let server =
+        tls.identity().map(|(certificate, key)| TlsServer::new(certificate, key, tls.tls_ca.as_deref()));
+    server.transpose().map_err(|error| Failure::of("TLS", error))
+}
+
+/// The arguments about servers, for another process.
+pub(crate) fn arguments() -> Vec<OsString> {
+    let mut arguments = Vec::new();
+    if let Some(time) = TIMEOUT.get() {
+        arguments.extend(["--reconnect-timeout".into(), time.as_secs().to_string().into()]);
+    }
+    let tls = TLS.get().cloned().unwrap_or_default();
+    for (name, file) in [("--tls-ca", tls.tls_ca), ("--tls-cert", tls.tls_cert), ("--tls-key", tls.tls_key)] {
+        arguments.extend(file.into_iter().flat_map(|file| [name.into(), file.into()]));
+    }
+    arguments
+}
+
 /// Whether an image is named by the address of an export, or of something in an object store.
 pub(crate) fn is_address(image: &Path) -> bool {
     Address::is_meant(image.as_os_str().as_bytes()) || store::is_address(image)
@@ -58,18 +120,11 @@ pub(crate) fn create(image: &Path, size: Bytes) -> Outcome {
     store::create(image, size)
 }
 
-/// Why it can't be mounted, and what to do.
-pub(crate) fn why_not_mounted(image: &Path) -> &'static str {
-    match store::is_address(image) {
-        true => {
-            "what is in an object store can't be mounted directly: run hectare serve IMAGE --nbd unix:SOCKET, \
-             attach that with nbd-client or qemu-nbd -c, and mount the block device"
-        }
-        false => {
-            "an export can't be mounted directly: attach it as a block device first, with nbd-client or \
-             qemu-nbd -c for instance, and mount that"
-        }
-    }
+/// Why what lies in an object store can't be mounted, and what to do.
+pub(crate) fn why_not_mounted(image: &Path) -> Option<&'static str> {
+    let why = "what is in an object store can't be mounted directly: run hectare serve IMAGE --nbd unix:SOCKET, and \
+               mount that, nbd+unix:///?socket=SOCKET";
+    store::is_address(image).then_some(why)
 }
 
 /// Where the image ends in an argument that begins with the address of an export: at the first colon after
@@ -84,19 +139,65 @@ pub(crate) fn end_of_address(argument: &[u8]) -> Option<usize> {
 pub(crate) fn open(image: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
     match store::is_address(image) {
         true => store::open(image, write),
-        false => Ok(Arc::new(export(image, write)?)),
+        false => Ok(Arc::new(Export::of(image, write)?.connect()?)),
     }
 }
 
-/// Connects to the export that an image is.
-fn export(image: &Path, write: bool) -> Outcome<NbdDevice> {
-    let text = image.as_os_str().as_bytes();
-    let address =
-        Address::parse(text).map_err(|error| Failure::of(Address::without_secrets(&shown(text)), error))?;
-    let default = Options::default();
-    let reconnect_timeout = TIMEOUT.get().copied().unwrap_or(default.reconnect_timeout);
-    let options = Options { write, reconnect_timeout, ..default };
-    NbdDevice::open(&address, &options).map_err(|error| Failure::Line(error.to_string()))
+/// An export with all that connecting to it needs: no file is opened and no name looked up after this.
+pub(crate) struct Export {
+    address: Address,
+    options: Options,
+}
+
+impl Export {
+    /// The export that an image is.
+    pub(crate) fn of(image: &Path, write: bool) -> Outcome<Self> {
+        let text = image.as_os_str().as_bytes();
+        let fail = |error: hectare_nbd::Error| Failure::of(shown(text), error);
+        let address = Address::parse(text).map_err(fail)?;
+        let given = TLS.get().cloned().unwrap_or_default();
+        if address.tls.is_none() && given.is_given() && !SERVES.load(Ordering::Relaxed) {
+            let reason = "the address is one without TLS, but --tls-ca or --tls-cert is given: write nbds://";
+            return Err(Failure::of(shown(text), reason));
+        }
+        let tls = address.tls.is_some().then(|| TlsClient::new(given.tls_ca.as_deref(), given.identity()));
+        let default = Options::default();
+        let reconnect_timeout = TIMEOUT.get().copied().unwrap_or(default.reconnect_timeout);
+        let tls = tls.transpose().map_err(fail)?;
+        Ok(Self { address, options: Options { write, reconnect_timeout, tls, ..default } })
+    }
+
+    /// The same one, with the place of the host looked up, and that of a socket independent of the working
+    /// directory.
+    pub(crate) fn looked_up(mut self) -> Outcome<Self> {
+        let name = self.name();
+        let fail = |error: std::io::Error| Failure::of(&name, hectare_nbd::Error::Io(error));
+        match &mut self.address.place {
+            Place::Tcp(host, port) => {
+                self.options.addresses = (host.as_str(), *port).to_socket_addrs().map_err(fail)?.collect();
+            }
+            Place::Unix(path) => *path = std::path::absolute(&*path).map_err(fail)?,
+        }
+        Ok(self)
+    }
+
+    /// Its address, as it is shown.
+    pub(crate) fn name(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The port of the server, if it has one.
+    pub(crate) const fn port(&self) -> Option<u16> {
+        match self.address.place {
+            Place::Tcp(_, port) => Some(port),
+            Place::Unix(_) => None,
+        }
+    }
+
+    /// Connects.
+    pub(crate) fn connect(&self) -> Outcome<NbdDevice> {
+        NbdDevice::open(&self.address, &self.options).map_err(|error| Failure::Line(error.to_string()))
+    }
 }
 
 #[cfg(test)]

@@ -24,12 +24,14 @@
 pub mod android;
 mod error;
 mod mapped;
+mod named;
 mod qcow2;
 mod vhd;
 mod vhdx;
 mod vmdk;
 
 pub use error::{Error, Result};
+pub use named::Named;
 
 use hectare_device::{Device, FileDevice};
 use hectare_probe::record::record;
@@ -108,6 +110,20 @@ pub enum Backing {
 /// # Errors
 /// See [`Error`].
 pub fn open(file: FileDevice, path: &Path, format: Format, backing: Backing) -> Result<Arc<dyn Device>> {
+    open_named(file, path, format, backing, Named::default())
+}
+
+/// Likewise, with files that the image names, if they are open already: of these nothing is opened by its name.
+///
+/// # Errors
+/// See [`Error`].
+pub fn open_named(
+    file: FileDevice,
+    path: &Path,
+    format: Format,
+    backing: Backing,
+    named: Named,
+) -> Result<Arc<dyn Device>> {
     let name = file.name().to_owned();
     let read_only = |format| match file.is_read_only() {
         true => Ok(()),
@@ -120,7 +136,7 @@ pub fn open(file: FileDevice, path: &Path, format: Format, backing: Backing) -> 
         )),
     };
     Ok(match format {
-        Format::Qcow2 => Arc::new(qcow2::Qcow2Device::open(file, path, backing)?),
+        Format::Qcow2 => Arc::new(qcow2::Qcow2Device::open(file, path, backing, named)?),
         Format::Vhd => Arc::from(vhd::open(file)?),
         Format::Vhdx => {
             read_only(format)?;
@@ -128,7 +144,7 @@ pub fn open(file: FileDevice, path: &Path, format: Format, backing: Backing) -> 
         }
         Format::Vmdk => {
             read_only(format)?;
-            Arc::new(vmdk::open(file, path)?)
+            Arc::new(vmdk::open(file, path, named)?)
         }
         Format::AndroidSparse => {
             read_only(format)?;

@@ -5,23 +5,29 @@
 //!
 //! Facts: "qcow2" in QEMU's documentation.
 
+mod counts;
+
 use crate::error::{check, io};
-use crate::{Backing, Error, Result};
-use hectare_device::{Claim, Device, Extent, FileDevice, Operation, Span};
+use crate::{Backing, Error, Named, Result};
+use hectare_device::{Claim, Device, Extent, FileDevice, FileOptions, Operation, Span};
 use hectare_probe::record::record;
 use hectare_units::Bytes;
 use imago::file::File;
 use imago::format::PreallocateMode;
 use imago::format::gate::ImplicitOpenGate;
 use imago::qcow2::Qcow2;
-use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, Storage, StorageOpenOptions};
+use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, StorageOpenOptions};
 use parking_lot::RwLock;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// How many files a chain of backing files may have.
-const CHAIN_MAX: u32 = 200;
+pub(crate) const CHAIN_MAX: u32 = 200;
+pub(crate) const MAGIC: &[u8] = b"QFI\xfb";
+/// The longest name of a backing file.
+const NAME_MAX: u32 = 1023;
+
 /// Offsets of fields of the header.
 const CRYPT: usize = 32;
 const SNAPSHOTS: usize = 60;
@@ -44,9 +50,9 @@ pub(crate) struct Qcow2Device {
 }
 
 impl Qcow2Device {
-    pub(crate) fn open(file: FileDevice, path: &Path, backing: Backing) -> Result<Self> {
+    pub(crate) fn open(file: FileDevice, path: &Path, backing: Backing, named: Named) -> Result<Self> {
         admit(&file)?;
-        Self::admitted(&file, path, backing)
+        Self::admitted(&file, path, backing, named)
     }
 
     pub(crate) fn create(file: &FileDevice, path: &Path, size: Bytes) -> Result<Self> {
@@ -54,19 +60,19 @@ impl Qcow2Device {
         let claim = file.claim().map_err(failed)?;
         let storage = storage(&claim, path, true).map_err(failed)?;
         Qcow2::<File>::create_builder(storage).size(size.get()).create().map_err(failed)?;
-        let mut made = Self::admitted(file, path, Backing::Beside)?;
+        let mut made = Self::admitted(file, path, Backing::Beside, Named::default())?;
         made.zeroed = true;
         Ok(made)
     }
 
-    fn admitted(file: &FileDevice, path: &Path, backing: Backing) -> Result<Self> {
+    fn admitted(file: &FileDevice, path: &Path, backing: Backing, named: Named) -> Result<Self> {
         let (name, read_only) = (file.name().to_owned(), file.is_read_only());
         let failed = |error: IoError| {
             Error::new(&name, format!("the qcow2 image can't be opened: {}", one_line(&error)))
         };
         let claim = file.claim().map_err(failed)?;
         let storage = storage(&claim, path, !read_only).map_err(failed)?;
-        let gate = Gate { directory: directory_of(path), backing, left: CHAIN_MAX };
+        let gate = Gate { directory: directory_of(path), backing, left: CHAIN_MAX, named };
         let image = Qcow2::<File>::builder(storage).write(!read_only).open(gate).map_err(failed)?;
         Ok(Self {
             name,
@@ -91,6 +97,7 @@ impl Qcow2Device {
 
 /// Refuses what can't be read or written safely.
 fn admit(file: &FileDevice) -> Result<()> {
+    check_tables(file)?;
     let refuse = |what: &str| Err(Error::new(file.name(), what));
     let Some(head) = record(file, 0, 104)? else { return refuse("the qcow2 image is cut off") };
     if head.be32(4) < 2 {
@@ -109,11 +116,37 @@ fn admit(file: &FileDevice) -> Result<()> {
     if incompatible & DIRTY != 0 {
         return refuse("the qcow2 image was not closed: qemu-img check -r all mends it");
     }
+    counts::check(file)?;
     if head.be32(SNAPSHOTS) != 0 {
         return refuse(
             "the qcow2 image has snapshots, which writing would have to copy: qemu-img snapshot -d removes \
              one, qemu-img convert makes an image without",
         );
+    }
+    Ok(())
+}
+
+/// The file that a qcow2 says it is backed by; `None` where there is none, or the file is no qcow2.
+pub(crate) fn backing_of(file: &FileDevice) -> Result<Option<PathBuf>> {
+    let Some(head) = record(file, 0, 104)?.filter(|head| head.bytes(0, 4) == MAGIC) else { return Ok(None) };
+    let (at, len) = (head.be64(8), head.be32(16));
+    if at == 0 || len == 0 || len > NAME_MAX {
+        return Ok(None);
+    }
+    let name = record(file, at, hectare_units::usize_of(len))?;
+    let name = name.and_then(|name| String::from_utf8(name.bytes(0, name.len()).to_vec()).ok());
+    Ok(name.map(PathBuf::from))
+}
+
+/// Refuses tables that lie beyond the end of the file, for which `imago` would take memory.
+fn check_tables(file: &FileDevice) -> Result<()> {
+    let Some(head) = record(file, 0, 72)?.filter(|head| head.bytes(0, 4) == MAGIC) else { return Ok(()) };
+    let cluster = 1_u64.checked_shl(head.be32(20)).unwrap_or(u64::MAX);
+    let room = file.len().get().saturating_add(cluster);
+    let l1 = (head.be64(40), u64::from(head.be32(36)) * 8);
+    let counts = (head.be64(48), u64::from(head.be32(56)).saturating_mul(cluster));
+    if [l1, counts].iter().any(|(at, len)| at.checked_add(*len).is_none_or(|end| end > room)) {
+        return Err(Error::new(file.name(), "the qcow2 image is damaged: its tables lie beyond its end"));
     }
     Ok(())
 }
@@ -124,7 +157,7 @@ fn storage(claim: &Claim, path: &Path, write: bool) -> IoResult<File> {
     File::from_open_file(file.into(), StorageOpenOptions::new().filename(path).write(write))
 }
 
-fn directory_of(path: &Path) -> Option<PathBuf> {
+pub(crate) fn directory_of(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok()?.parent().map(Path::to_owned)
 }
 
@@ -138,6 +171,7 @@ struct Gate {
     directory: Option<PathBuf>,
     backing: Backing,
     left: u32,
+    named: Named,
 }
 
 impl Gate {
@@ -149,8 +183,13 @@ impl Gate {
                 "there are more than {CHAIN_MAX} backing files, or they lead in a circle"
             ));
         }
-        if self.backing == Backing::Anywhere || directory_of(&path) == self.directory {
+        // A path without a directory, such as that of a deleted file, lies beside nothing.
+        let is_beside = self.directory.is_some() && directory_of(&path) == self.directory;
+        if self.backing == Backing::Anywhere || is_beside {
             return Ok(path);
+        }
+        if !path.exists() {
+            return refuse(format!("it is backed by {}, which is not there", path.display()));
         }
         refuse(format!(
             "it is backed by {}, which does not lie beside it: --backing lets it be opened",
@@ -159,19 +198,32 @@ impl Gate {
     }
 }
 
+#[allow(clippy::needless_pass_by_value)] // shaped for map_err
+fn other(error: impl std::fmt::Display) -> IoError {
+    IoError::other(error.to_string())
+}
+
 impl ImplicitOpenGate<File> for Gate {
     fn open_format<F: FormatDriverBuilder<File>>(&mut self, builder: F) -> IoResult<Image> {
         if let Some(path) = builder.get_image_path() {
             let _ = self.admit(Some(path))?;
         }
         let (directory, left) = (self.directory.clone(), self.left.saturating_sub(1));
-        let gate = Self { directory, backing: self.backing, left };
+        let named = std::mem::take(&mut self.named);
+        let gate = Self { directory, backing: self.backing, left, named };
         Ok(FormatAccess::new(builder.open(gate)?))
     }
 
     fn open_storage(&mut self, builder: StorageOpenOptions) -> IoResult<File> {
-        let _ = self.admit(builder.get_filename().map(Path::to_owned))?;
-        File::open(builder)
+        let path = self.admit(builder.get_filename().map(Path::to_owned))?;
+        let file = match self.named.take(&path).map_err(other)? {
+            Some(file) => file,
+            None => FileOptions::new().exclusive(false).open(&path).map_err(other)?,
+        };
+        check_tables(&file).map_err(other)?;
+        // The lock belongs to the open file, which this is as well.
+        let claim = file.claim()?;
+        File::from_open_file(claim.as_fd().try_clone_to_owned()?.into(), builder)
     }
 }
 

@@ -11,6 +11,7 @@
 mod descriptor;
 mod sparse;
 
+use crate::Named;
 use crate::error::{Error, Result};
 use crate::mapped::{Layout, MappedDevice, Source, extent};
 use descriptor::{Content, Descriptor};
@@ -24,7 +25,28 @@ const SECTOR: u64 = 512;
 /// The longest text that is read; that of a disk of 2,000 files of 2 GiB has 100 KiB.
 const TEXT_MAX: u64 = 1 << 20;
 
-pub(crate) fn open(file: FileDevice, path: &Path) -> Result<Box<dyn Device>> {
+/// With what a text begins.
+pub(crate) const TEXT_MAGIC: &[u8] = b"# Disk D";
+
+/// The files that a text names.
+pub(crate) fn names(file: &FileDevice) -> Result<Vec<String>> {
+    let extents = text_of(file)?.extents.into_iter();
+    Ok(extents
+        .filter_map(|extent| match extent.content {
+            Content::Zeros => None,
+            Content::Flat { file, .. } | Content::Sparse { file } => Some(file),
+        })
+        .collect())
+}
+
+fn text_of(file: &FileDevice) -> Result<Descriptor> {
+    let len = index_of(file.len().get().min(TEXT_MAX));
+    let mut text = vec![0; len];
+    file.read_at(Bytes::ZERO, &mut text)?;
+    Descriptor::parse(file.name(), &String::from_utf8_lossy(&text))
+}
+
+pub(crate) fn open(file: FileDevice, path: &Path, named: Named) -> Result<Box<dyn Device>> {
     let name = file.name().to_owned();
     let magic = record(&file, 0, 4)?.map(|head| head.le32(0).to_le_bytes());
     match magic.as_ref().map(|magic| magic.as_slice()) {
@@ -38,11 +60,7 @@ pub(crate) fn open(file: FileDevice, path: &Path) -> Result<Box<dyn Device>> {
         }
         Some(b"COWD") => Err(Error::new(&name, "it is a sparse disk of ESX: qemu-img convert makes it raw")),
         _ => {
-            let len = index_of(file.len().get().min(TEXT_MAX));
-            let mut text = vec![0; len];
-            file.read_at(Bytes::ZERO, &mut text)?;
-            let descriptor = Descriptor::parse(&name, &String::from_utf8_lossy(&text))?;
-            let joined = Joined::open(&name, path, &descriptor)?;
+            let joined = Joined::open(&name, path, &text_of(&file)?, named)?;
             Ok(Box::new(MappedDevice::new(&name, Bytes::new(joined.len()), joined)))
         }
     }
@@ -62,14 +80,18 @@ struct Joined {
 }
 
 impl Joined {
-    fn open(name: &str, path: &Path, descriptor: &Descriptor) -> Result<Self> {
+    fn open(name: &str, path: &Path, descriptor: &Descriptor, mut named: Named) -> Result<Self> {
         let (mut parts, mut end) = (Vec::new(), 0_u64);
         for extent in &descriptor.extents {
             let wrong = |what: &str| Error::new(name, format!("{}: {what}", extent.shown()));
             let len = extent.sectors.checked_mul(SECTOR).ok_or_else(|| wrong("it can't be so long"))?;
-            let source = |file: &str| -> Result<Source> {
+            let mut source = |file: &str| -> Result<Source> {
                 let path = path.with_file_name(file);
-                Ok(Source::new(FileOptions::new().exclusive(true).open(path)?))
+                let file = match named.take(&path)? {
+                    Some(file) => file,
+                    None => FileOptions::new().exclusive(true).open(path)?,
+                };
+                Ok(Source::new(file))
             };
             let part = match &extent.content {
                 Content::Zeros => Part::Zeros,

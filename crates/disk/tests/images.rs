@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // all of this is tests
 
-use hectare_device::{Device, FileDevice, FileOptions};
+use hectare_device::{Device, FileDevice, FileOptions, Overwrite};
 use hectare_disk::{Backing, Format, New, android, create, open};
 use hectare_oracle::skip;
 use hectare_oracle::tool::{need, run};
@@ -239,4 +239,44 @@ fn a_vhd_whose_footer_is_lost_is_read_by_the_copy() {
     let device = opened(&image, false, Backing::Beside).unwrap();
     device.read_at(Bytes::new(5 << 20), &mut read).unwrap();
     assert_eq!(&read, b"anew\0\0\0");
+}
+
+/// An image made by us, of which a field is something else.
+fn changed(path: &Path, at: u64, bytes: &[u8]) -> hectare_disk::Result<Arc<dyn Device>> {
+    let file =
+        FileOptions::new().write(true).exclusive(true).create(path, Bytes::ZERO, Overwrite::Replace).unwrap();
+    drop(create(&file, path, New::Qcow2, Bytes::mib(5), [0; 16]).unwrap());
+    drop(file);
+    let file = File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, bytes, at).unwrap();
+    opened(path, true, Backing::Beside)
+}
+
+/// The crate that writes qcow2 called itself without end where the first block of counts was not there, and would have
+/// given out the image's own tables where they counted as free.
+#[test]
+fn regression_a_qcow2_that_counts_its_tables_as_free_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.qcow2");
+    let sound = changed(&path, 0, b"Q").unwrap();
+    sound.write_at(Bytes::kib(100), &[7; 100_000]).unwrap();
+    sound.flush().unwrap();
+    drop(sound);
+    let bytes = fs::read(&path).unwrap();
+    let field = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+    let table = field(48);
+    let block = field(usize::try_from(table).unwrap());
+    for (at, bytes) in [(table, &[0; 8][..]), (block, &[0; 2]), (block, &[0; 64]), (table, &[0xff; 8])] {
+        let error = changed(&path, at, bytes).err().unwrap().to_string();
+        assert!(error.contains("counts its own tables as free"), "{at}: {error}");
+        // To look at it does no harm.
+        let looked = opened(&path, false, Backing::Beside).unwrap();
+        assert_eq!(looked.len(), Bytes::mib(5));
+    }
+    for (at, bytes) in
+        [(36, &[0, 0x20, 0, 0][..]), (40, &[0x7f; 8]), (48, &[0x7f; 8]), (56, &[0, 0, 0xff, 0])]
+    {
+        let error = changed(&path, at, bytes).err().unwrap().to_string();
+        assert!(error.contains("its tables lie beyond its end"), "{at}: {error}");
+    }
 }

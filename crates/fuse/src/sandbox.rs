@@ -6,6 +6,9 @@
 //! denies access to all other files, to the network except for sockets that are bound already, and to
 //! executing programs at all.
 //!
+//! The server of a volume on another machine may connect to the port of that machine's server, for it has to make
+//! lost connections again. Landlock knows ports only: a compromised one may connect to that port of any host.
+//!
 //! What is needed later and can't be done in the sandbox is left to the [privileged
 //! helper](crate::privileged_helper).
 //!
@@ -13,8 +16,8 @@
 //! first of them: [`confine`] refuses otherwise.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use log::info;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
@@ -45,21 +48,22 @@ impl Confined {
     }
 }
 
-/// Gives up what a server does not need; `control` is the directory for its control socket.
+/// Gives up what a server does not need; `control` is the directory for its control socket, `port` that of the
+/// server that has the volume, if it is on another machine.
 ///
 /// # Errors
 /// If this process has other threads already, or the kernel refuses.
-pub fn confine(control: Option<&Path>) -> io::Result<Confined> {
+pub fn confine(control: Option<&Path>, port: Option<u16>) -> io::Result<Confined> {
     if std::fs::read_dir(THREADS).is_ok_and(|threads| threads.count() > 1) {
         return Err(io::Error::other("privileges can't be given up once there are other threads"));
     }
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     set_no_new_privs(true)?;
-    close_files(control).map(Confined).map_err(io::Error::other)
+    close_files(control, port).map(Confined).map_err(io::Error::other)
 }
 
-fn close_files(control: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
+fn close_files(control: Option<&Path>, port: Option<u16>) -> Result<RulesetStatus, RulesetError> {
     let all = AccessFs::from_all(RIGHTS);
     let closed = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -79,6 +83,10 @@ fn close_files(control: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
         .try_fold(closed, |closed, path| open(closed, path, AccessFs::ReadFile | AccessFs::ReadDir))?;
     let closed = match control {
         Some(folder) => open(closed, folder, socket)?,
+        None => closed,
+    };
+    let closed = match port {
+        Some(port) => closed.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?,
         None => closed,
     };
     Ok(closed.restrict_self()?.ruleset)

@@ -66,8 +66,8 @@ enum Event {
 /// The image of a volume to be mounted, and the process that mounts it.
 pub struct Image {
     /// The image, as it is open: the mount is `fuseblk` if possible, and when it is unmounted, other
-    /// processes may open the image before this process has ended.
-    pub claim: Claim,
+    /// processes may open the image before this process has ended. `None` if it is no file of this machine.
+    pub claim: Option<Claim>,
     /// The process that mounts and unmounts.
     pub keeper: Keeper,
 }
@@ -96,7 +96,7 @@ pub fn serve(
             "-o writeback: on a full volume the last write may be lost; the next, fsync or close report it"
         );
     }
-    let (claim, keeper) = image.map_or((None, None), |image| (Some(image.claim), Some(image.keeper)));
+    let (claim, keeper) = image.map_or((None, None), |image| (image.claim, Some(image.keeper)));
     let claim = Arc::new(claim);
     let closed = Arc::<Mutex<Option<hectare_engine::Result<()>>>>::default();
     let (ending, kept, outcome) = (volume.clone(), Arc::clone(&claim), Arc::clone(&closed));

@@ -1,4 +1,5 @@
-//! Addresses of exports: `nbd://HOST[:PORT][/EXPORT]` and `nbd+unix:///EXPORT?socket=PATH`.
+//! Addresses of exports: `nbd://HOST[:PORT][/EXPORT]` and `nbd+unix:///EXPORT?socket=PATH`; with `nbds` in place of
+//! `nbd`, TLS, and perhaps `?tls-hostname=NAME`, the name that the server's certificate has.
 //!
 //! Letters that have a meaning in addresses are written `%XX` in names. Hazard: an address may come with a
 //! password in it, where none belongs; it is refused then, and never shown.
@@ -10,7 +11,9 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-const SCHEMES: [&str; 5] = ["nbd://", "nbd+tcp://", "nbd+unix://", "nbds://", "nbds+unix://"];
+const SCHEMES: [&str; 6] = ["nbd://", "nbd+tcp://", "nbd+unix://", "nbds://", "nbds+tcp://", "nbds+unix://"];
+/// The name of a server with a socket of this machine, unless the address says otherwise.
+const LOCAL: &str = "localhost";
 
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +31,8 @@ pub struct Address {
     pub place: Place,
     /// The name of the export; empty for the default one.
     pub export: Vec<u8>,
+    /// The name that the server's certificate must have; `None` for a connection without TLS.
+    pub tls: Option<String>,
 }
 
 impl Address {
@@ -43,14 +48,18 @@ impl Address {
     /// [`Error::Address`], which does not repeat the address.
     pub fn parse(text: &[u8]) -> Result<Self> {
         let text = str::from_utf8(text).map_err(|_| Error::Address("it is no UTF-8; write bytes as %XX"))?;
-        if text.starts_with("nbds") {
-            return Err(Error::Address(
-                "nbds is NBD over TLS, which is not supported; use a tunnel and nbd://",
-            ));
-        }
         let (scheme, rest) = text.split_once("://").ok_or(Error::Address("it has no ://"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, export) = path.split_once('/').unwrap_or((path, ""));
+        let (scheme, is_tls) = match scheme.strip_prefix("nbds") {
+            Some(rest) => (format!("nbd{rest}"), true),
+            None => (scheme.to_owned(), false),
+        };
+        if authority.contains('@') && is_tls {
+            return Err(Error::Address(
+                "a user is for TLS with shared keys (PSK); only certificates are supported",
+            ));
+        }
         if authority.contains('@') {
             return Err(Error::Address("it names a user, which NBD does not have"));
         }
@@ -58,14 +67,25 @@ impl Address {
         if export.len() > crate::protocol::STRING_MAX {
             return Err(Error::Address("the name of the export is longer than 4096 bytes"));
         }
-        let place = match scheme {
-            "nbd" | "nbd+tcp" if query.is_empty() => tcp(authority)?,
-            "nbd" | "nbd+tcp" => return Err(Error::Address("nothing may follow a ? here")),
-            "nbd+unix" if authority.is_empty() => unix(query)?,
+        let query = Query::parse(query)?;
+        let place = match scheme.as_str() {
+            "nbd" | "nbd+tcp" if query.socket.is_none() => tcp(authority)?,
+            "nbd" | "nbd+tcp" => return Err(Error::Address("a socket is for nbd+unix:// only")),
+            "nbd+unix" if authority.is_empty() => {
+                Place::Unix(query.socket.ok_or(Error::Address("write nbd+unix:///EXPORT?socket=PATH"))?)
+            }
             "nbd+unix" => return Err(Error::Address("write nbd+unix:///EXPORT?socket=PATH")),
-            _ => return Err(Error::Address("it must begin with nbd:// or nbd+unix://")),
+            _ => return Err(Error::Address("it must begin with nbd://, nbds:// or nbd+unix://")),
         };
-        Ok(Self { place, export })
+        if !is_tls && query.has_tls {
+            return Err(Error::Address("tls-hostname and the like are for nbds:// only"));
+        }
+        let host = |place: &Place| match place {
+            Place::Tcp(host, _) => host.clone(),
+            Place::Unix(_) => LOCAL.to_owned(),
+        };
+        let tls = is_tls.then(|| query.hostname.unwrap_or_else(|| host(&place)));
+        Ok(Self { place, export, tls })
     }
 
     /// A text without the user and the password that it may have, for messages.
@@ -98,16 +118,45 @@ fn tcp(authority: &str) -> Result<Place> {
     ))
 }
 
-fn unix(query: &str) -> Result<Place> {
-    let mut socket = None;
-    for part in query.split('&') {
-        match part.split_once('=') {
-            Some(("socket", path)) if socket.is_none() && !path.is_empty() => socket = Some(decoded(path)?),
-            _ => return Err(Error::Address("write nbd+unix:///EXPORT?socket=PATH")),
+/// What follows the question mark.
+#[derive(Default)]
+struct Query {
+    socket: Option<PathBuf>,
+    hostname: Option<String>,
+    has_tls: bool,
+}
+
+impl Query {
+    fn parse(query: &str) -> Result<Self> {
+        let mut found = Self::default();
+        for part in query.split('&').filter(|_| !query.is_empty()) {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            found.has_tls |= key.starts_with("tls-");
+            match key {
+                "socket" if found.socket.is_none() && !value.is_empty() => {
+                    found.socket = Some(OsString::from_vec(decoded(value)?).into());
+                }
+                "tls-hostname" if found.hostname.is_none() && !value.is_empty() => {
+                    let name = String::from_utf8(decoded(value)?);
+                    found.hostname = Some(name.map_err(|_| Error::Address("tls-hostname is no UTF-8"))?);
+                }
+                "tls-type" if value == "x509" => {}
+                "tls-type" | "tls-psk-file" | "tls-username" => {
+                    return Err(Error::Address(
+                        "TLS with shared keys (PSK) is not supported, only certificates",
+                    ));
+                }
+                "tls-verify-peer" => return Err(Error::Address("the server is always verified")),
+                "tls-certificates" => {
+                    return Err(Error::Address(
+                        "certificates are named by --tls-ca, --tls-cert and --tls-key",
+                    ));
+                }
+                _ => return Err(Error::Address("after the ? write socket=PATH or tls-hostname=NAME")),
+            }
         }
+        Ok(found)
     }
-    let path = socket.ok_or(Error::Address("it has no ?socket=PATH"))?;
-    Ok(Place::Unix(OsString::from_vec(path).into()))
 }
 
 /// With every `%XX` replaced by its byte.
@@ -139,12 +188,22 @@ fn encoded(bytes: &[u8]) -> String {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let export = encoded(&self.export);
+        let s = if self.tls.is_some() { "s" } else { "" };
+        let usual = match &self.place {
+            Place::Tcp(host, _) => host.as_str(),
+            Place::Unix(_) => LOCAL,
+        };
         match &self.place {
-            Place::Tcp(host, port) if host.contains(':') => write!(f, "nbd://[{host}]:{port}/{export}"),
-            Place::Tcp(host, port) => write!(f, "nbd://{host}:{port}/{export}"),
+            Place::Tcp(host, port) if host.contains(':') => write!(f, "nbd{s}://[{host}]:{port}/{export}")?,
+            Place::Tcp(host, port) => write!(f, "nbd{s}://{host}:{port}/{export}")?,
             Place::Unix(path) => {
-                write!(f, "nbd+unix:///{export}?socket={}", encoded(path.as_os_str().as_bytes()))
+                write!(f, "nbd{s}+unix:///{export}?socket={}", encoded(path.as_os_str().as_bytes()))?;
             }
+        }
+        let joint = if matches!(self.place, Place::Unix(_)) { '&' } else { '?' };
+        match &self.tls {
+            Some(name) if name != usual => write!(f, "{joint}tls-hostname={}", encoded(name.as_bytes())),
+            _ => Ok(()),
         }
     }
 }
@@ -162,11 +221,21 @@ mod tests {
     fn addresses_are_taken_apart() {
         let tcp = |host: &str, port| Place::Tcp(host.to_owned(), port);
         assert_eq!(parsed("nbd://h").place, tcp("h", PORT));
-        assert_eq!(parsed("nbd://h:1/a/b"), Address { place: tcp("h", 1), export: b"a/b".to_vec() });
+        assert_eq!(
+            parsed("nbd://h:1/a/b"),
+            Address { place: tcp("h", 1), export: b"a/b".to_vec(), tls: None }
+        );
         assert_eq!(parsed("nbd://[::1]:7/x").place, tcp("::1", 7));
         assert_eq!(parsed("nbd://[::1]").place, tcp("::1", PORT));
         let unix = parsed("nbd+unix:///a%20b?socket=/run/x.sock");
-        assert_eq!(unix, Address { place: Place::Unix("/run/x.sock".into()), export: b"a b".to_vec() });
+        let place = Place::Unix("/run/x.sock".into());
+        assert_eq!(unix, Address { place: place.clone(), export: b"a b".to_vec(), tls: None });
+        let tls = |text: &str| parsed(text).tls;
+        assert_eq!(tls("nbds://h/x").as_deref(), Some("h"));
+        assert_eq!(tls("nbds://h/x?tls-hostname=other&tls-type=x509").as_deref(), Some("other"));
+        assert_eq!(tls("nbds+unix:///?socket=/s").as_deref(), Some("localhost"));
+        let both = parsed("nbds+unix:///?socket=/run/x.sock&tls-hostname=h");
+        assert_eq!((both.place, both.tls.as_deref()), (place, Some("h")));
     }
 
     #[test]
@@ -180,7 +249,13 @@ mod tests {
             "nbd+unix:///?socket=",
             "nbd://h/%0",
             "nbd://h/%00",
-            "nbds://h/",
+            "nbds://",
+            "nbds://alice@h/",
+            "nbds://h/?tls-type=psk",
+            "nbds://h/?tls-psk-file=/x",
+            "nbds://h/?tls-verify-peer=false",
+            "nbd://h/?tls-hostname=h",
+            "nbdsx://h/",
             "nbd://[::1/",
         ] {
             assert!(Address::parse(text.as_bytes()).is_err(), "{text}");
@@ -195,13 +270,14 @@ mod tests {
         fn an_address_that_is_shown_is_parsed_to_itself(
             export in proptest::collection::vec(1_u8.., 0..20),
             path in "/[a-z?&%: ]{1,20}",
+            tls in proptest::option::of("[a-z.&=?]{1,9}"),
         ) {
-            let address = Address { place: Place::Unix(path.into()), export };
+            let address = Address { place: Place::Unix(path.into()), export, tls };
             prop_assert_eq!(Address::parse(address.to_string().as_bytes()).unwrap(), address);
         }
 
         #[test]
-        fn any_text_is_parsed_or_refused(text in "(nbd|nbd\\+unix)://[a-z@:/?=&%\\[\\]0-9]{0,30}") {
+        fn any_text_is_parsed_or_refused(text in "(nbds?|nbds?\\+unix)://[a-z@:/?=&%\\[\\]0-9]{0,30}") {
             let _ = Address::parse(text.as_bytes());
         }
     }

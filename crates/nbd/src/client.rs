@@ -33,6 +33,7 @@ use crate::address::Address;
 use crate::protocol::reply::{Descriptor, STATE_ZERO, errno_of};
 use crate::protocol::request::Command;
 use crate::protocol::{CommandFlags, ExportFlags};
+use crate::tls::TlsClient;
 use assembly::Reply;
 use hectare_device::{
     Device, Error, Extent, Operation, Reason, Result, Span, check_change, check_range, total_len,
@@ -43,6 +44,7 @@ use parking_lot::Mutex;
 use pieces::Part;
 use rustix::io::Errno;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -71,6 +73,10 @@ pub struct Options {
     pub reconnect_timeout: Duration,
     /// The bytes that are kept until a flush; beyond, the device flushes by itself.
     pub unflushed_max: u64,
+    /// What to show and to verify where the address wants TLS; `None` fails there.
+    pub tls: Option<TlsClient>,
+    /// Where the host is, if that was looked up already; else it is looked up for each connection.
+    pub addresses: Vec<SocketAddr>,
 }
 
 impl Default for Options {
@@ -81,6 +87,8 @@ impl Default for Options {
             depth: 64,
             reconnect_timeout: Duration::from_secs(60),
             unflushed_max: 64 << 20,
+            tls: None,
+            addresses: Vec::new(),
         }
     }
 }

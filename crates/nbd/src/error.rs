@@ -31,7 +31,7 @@ impl Error {
 }
 
 /// The reason in words, without the system's number.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the other side ended the connection".to_owned(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),

@@ -8,7 +8,9 @@
 //! Hazards, on both sides: what comes from the other side is a stranger's. Lengths are bounded before memory
 //! is taken, the handshake has a time limit, texts are shown without control characters.
 //!
-//! What this crate is not: it has no cache, no TLS, and does not know what the bytes mean.
+//! Either side can speak TLS ([`TlsClient`], [`TlsServer`]), and then speaks nothing else.
+//!
+//! What this crate is not: it has no cache, and does not know what the bytes mean.
 
 mod address;
 mod client;
@@ -16,9 +18,11 @@ mod error;
 mod protocol;
 mod server;
 mod stream;
+mod tls;
 
 pub use address::{Address, Place};
 pub use client::{NbdDevice, Options, digest};
 pub use error::{Error, Result};
 pub use protocol::PORT;
 pub use server::{Export, Listener, Server, Stopper};
+pub use tls::{TlsClient, TlsServer};

@@ -6,7 +6,8 @@
 //!
 //! Hazards:
 //! - *Who may connect.* The protocol has no passwords. A socket is made for its owner alone, and a TCP port
-//!   on loopback only, unless the caller insists.
+//!   on loopback only, unless the caller insists. With TLS, clients may have to show a certificate, and
+//!   nothing is answered before TLS has begun.
 //! - *Hostile clients.* The handshake has a time limit; the number of clients, of their threads and the
 //!   length of payloads are bounded. A client that does not read its replies blocks its own threads only.
 //! - *Requests of broken connections* can be done late. Those of a client that is known to be gone are done
@@ -22,6 +23,8 @@ pub use listener::Listener;
 use crate::Result;
 use crate::protocol::ExportFlags;
 use crate::stream::{Stream, Until};
+use crate::tls::TlsServer;
+use handshake::{Agreed, End, Security};
 use hectare_device::Device;
 use listener::Waker;
 use parking_lot::{Condvar, Mutex};
@@ -74,6 +77,7 @@ impl Export {
 pub struct Server {
     export: Export,
     listener: Listener,
+    tls: Option<TlsServer>,
     shared: Arc<Shared>,
 }
 
@@ -114,7 +118,13 @@ impl Server {
         let waker = listener.waker()?;
         let stopped = AtomicBool::new(false);
         let shared = Arc::new(Shared { stopped, waker, clients: Mutex::default(), gone: Condvar::new() });
-        Ok(Self { export, listener, shared })
+        Ok(Self { export, listener, tls: None, shared })
+    }
+
+    /// The same one, which speaks TLS with all of its clients, and nothing else.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsServer) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// To stop it.
@@ -174,16 +184,30 @@ impl Server {
         self.shared.gone.notify_all();
     }
 
-    fn serve(&self, stream: Stream) -> Result<()> {
+    fn serve(&self, mut stream: Stream) -> Result<()> {
         let deadline = Instant::now() + HANDSHAKE_MAX;
-        let agreed = handshake::agree(&mut Until::new(&stream, deadline), &self.export)?;
-        let Some(agreed) = agreed else { return Ok(()) };
+        let Some(agreed) = self.shake_hands(&mut stream, deadline)? else { return Ok(()) };
         self.outlive_the_gone();
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
         transmission::serve(&stream, agreed, &self.export);
         stream.shutdown(Shutdown::Both);
         Ok(())
+    }
+
+    /// Does the handshake, with TLS in the middle if that is required; `None` if the client leaves.
+    fn shake_hands(&self, stream: &mut Stream, deadline: Instant) -> Result<Option<Agreed>> {
+        let padded = handshake::greet(&mut Until::new(stream, deadline))?;
+        let mut security = if self.tls.is_some() { Security::Required } else { Security::Plain };
+        loop {
+            let talk = &mut Until::new(stream, deadline);
+            match (handshake::agree(talk, &self.export, padded, security)?, &self.tls) {
+                (End::Chosen(agreed), _) => return Ok(Some(agreed)),
+                (End::StartTls, Some(tls)) => stream.secure_for(tls, deadline)?,
+                (End::StartTls | End::Left, _) => return Ok(None),
+            }
+            security = Security::Encrypted;
+        }
     }
 
     /// Waits until the requests of clients that are gone are done. A client whose connections broke comes

@@ -1,47 +1,65 @@
-//! Connections: TCP or a Unix socket behind one type, made and used within a time.
+//! Connections: TCP or a Unix socket behind one type, with or without TLS, made and used within a time.
 
 use crate::address::Place;
+use crate::tls::{Tls, TlsClient, TlsServer};
 use crate::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A connection.
+/// A socket that is connected.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    socket: Socket,
+    tls: Option<Arc<Tls>>,
+}
+
 macro_rules! either {
     ($self:expr, $stream:ident => $body:expr) => {
-        match $self {
-            Stream::Tcp($stream) => $body,
-            Stream::Unix($stream) => $body,
+        match &$self.socket {
+            Socket::Tcp($stream) => $body,
+            Socket::Unix($stream) => $body,
         }
     };
 }
 
 impl Stream {
-    /// Connects, within a time for each address that the host has.
-    pub(crate) fn connect(place: &Place, within: Duration) -> Result<Self> {
+    /// A connection without TLS.
+    pub(crate) const fn plain(socket: Socket) -> Self {
+        Self { socket, tls: None }
+    }
+
+    /// Connects, within a time for each address that the host has; these are looked up if none are `known`.
+    pub(crate) fn connect(place: &Place, known: &[SocketAddr], within: Duration) -> Result<Self> {
         let within = within.max(Duration::from_millis(1));
         match place {
             Place::Unix(path) => {
                 let stream = connect_unix(path, within);
-                stream.map(Self::Unix).map_err(|errno| Error::Io(errno.into()))
+                stream.map(Socket::Unix).map(Self::plain).map_err(|errno| Error::Io(errno.into()))
             }
             Place::Tcp(host, port) => {
+                let looked_up = match known {
+                    [] => (host.as_str(), *port).to_socket_addrs()?.collect(),
+                    known => known.to_vec(),
+                };
                 let mut failed = None;
-                for address in (host.as_str(), *port).to_socket_addrs()? {
+                for address in looked_up {
                     match TcpStream::connect_timeout(&address, within) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;
-                            return Ok(Self::Tcp(stream));
+                            return Ok(Self::plain(Socket::Tcp(stream)));
                         }
                         Err(error) => failed = Some(error),
                     }
@@ -51,12 +69,27 @@ impl Stream {
         }
     }
 
+    /// Begins TLS with the server of that name; everything goes through it from here on.
+    pub(crate) fn secure(&mut self, client: &TlsClient, name: &str, deadline: Instant) -> Result<()> {
+        let tls = client.connect(name, &mut SocketUntil { socket: &self.socket, deadline })?;
+        self.tls = Some(Arc::new(tls));
+        Ok(())
+    }
+
+    /// Begins TLS with a client; everything goes through it from here on.
+    pub(crate) fn secure_for(&mut self, server: &TlsServer, deadline: Instant) -> Result<()> {
+        let tls = server.accept(&mut SocketUntil { socket: &self.socket, deadline })?;
+        self.tls = Some(Arc::new(tls));
+        Ok(())
+    }
+
     /// Another handle for the same connection.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        match self {
-            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
-            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
-        }
+        let socket = match &self.socket {
+            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
+            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
+        };
+        Ok(Self { socket: socket?, tls: self.tls.clone() })
     }
 
     /// How long a read may take.
@@ -93,27 +126,27 @@ fn connect_unix(path: &std::path::Path, within: Duration) -> rustix::io::Result<
     Ok(socket.into())
 }
 
-impl Read for &Stream {
+impl Read for &Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => (&*stream).read(buf),
-            Stream::Unix(stream) => (&*stream).read(buf),
+            Socket::Tcp(stream) => (&*stream).read(buf),
+            Socket::Unix(stream) => (&*stream).read(buf),
         }
     }
 }
 
-impl Write for &Stream {
+impl Write for &Socket {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => (&*stream).write(buf),
-            Stream::Unix(stream) => (&*stream).write(buf),
+            Socket::Tcp(stream) => (&*stream).write(buf),
+            Socket::Unix(stream) => (&*stream).write(buf),
         }
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => (&*stream).write_vectored(bufs),
-            Stream::Unix(stream) => (&*stream).write_vectored(bufs),
+            Socket::Tcp(stream) => (&*stream).write_vectored(bufs),
+            Socket::Unix(stream) => (&*stream).write_vectored(bufs),
         }
     }
 
@@ -122,18 +155,70 @@ impl Write for &Stream {
     }
 }
 
+impl Read for &Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match &self.tls {
+            Some(tls) => tls.read(&mut &self.socket, buf),
+            None => (&self.socket).read(buf),
+        }
+    }
+}
+
 /// Writes all of two buffers, in one system call where that takes them.
-pub(crate) fn write_both(mut stream: &Stream, head: &[u8], body: &[u8]) -> io::Result<()> {
+pub(crate) fn write_both(stream: &Stream, head: &[u8], body: &[u8]) -> io::Result<()> {
+    let mut socket = &stream.socket;
+    if let Some(tls) = &stream.tls {
+        return tls.write_all(&mut socket, &[head, body]);
+    }
     let mut sent = 0;
     while sent < head.len() {
-        match stream.write_vectored(&[IoSlice::new(&head[sent..]), IoSlice::new(body)]) {
+        match socket.write_vectored(&[IoSlice::new(&head[sent..]), IoSlice::new(body)]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => sent += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    stream.write_all(&body[sent - head.len()..])
+    socket.write_all(&body[sent - head.len()..])
+}
+
+/// A socket of which every read and write must be over by a time.
+struct SocketUntil<'a> {
+    socket: &'a Socket,
+    deadline: Instant,
+}
+
+impl SocketUntil<'_> {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for SocketUntil<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = Some(self.left()?);
+        match self.socket {
+            Socket::Tcp(stream) => stream.set_read_timeout(left)?,
+            Socket::Unix(stream) => stream.set_read_timeout(left)?,
+        }
+        self.socket.read(buf)
+    }
+}
+
+impl Write for SocketUntil<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let left = Some(self.left()?);
+        match self.socket {
+            Socket::Tcp(stream) => stream.set_write_timeout(left)?,
+            Socket::Unix(stream) => stream.set_write_timeout(left)?,
+        }
+        self.socket.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A connection of which every read and write must be over by a time.
@@ -148,23 +233,26 @@ impl<'a> Until<'a> {
         Self { stream, deadline }
     }
 
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    fn socket(&self) -> SocketUntil<'a> {
+        SocketUntil { socket: &self.stream.socket, deadline: self.deadline }
     }
 }
 
 impl Read for Until<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
-        self.stream.read(buf)
+        match &self.stream.tls {
+            Some(tls) => tls.read(&mut self.socket(), buf),
+            None => self.socket().read(buf),
+        }
     }
 }
 
 impl Write for Until<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write(buf)
+        match &self.stream.tls {
+            Some(tls) => tls.write_all(&mut self.socket(), &[buf]).map(|()| buf.len()),
+            None => self.socket().write(buf),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -209,7 +209,7 @@ impl What {
             Self::Swap => "there are no files in it",
             Self::Luks => "unlock it with cryptsetup open, and give the device that appears",
             Self::BitLocker => "unlock it with cryptsetup bitlkOpen, and give the device that appears",
-            Self::Lvm => "activate it with vgchange -ay, and give one of its logical volumes",
+            Self::Lvm => "name one of its logical volumes with --lv VG/LV (or vgchange -ay)",
             Self::Raid => "assemble the array with mdadm, and give that",
             Self::Bcache => "give the bcache device that the kernel makes of it",
             Self::Gpt | Self::Mbr => PARTITION,

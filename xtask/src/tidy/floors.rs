@@ -80,6 +80,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "reproducible",
             ],
             &["explanation", "image_device", "logging", "new_disk"],
+            &["logical"],
             &["disk_format", "write_args"],
             &["image"],
             &["directory", "free_extents", "walk"],

@@ -8,12 +8,13 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 31] = [
+const LAYERS: [&str; 32] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
     "hectare-nbd",
     "hectare-partition",
+    "hectare-lvm",
     "hectare-alloc",
     "hectare-alloc-virtual",
     "hectare-ext4",

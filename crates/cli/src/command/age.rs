@@ -1,7 +1,8 @@
 //! `hectare age`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::Hold;
+use crate::logical::device;
 use crate::name::{JsonName, shown};
 use crate::output::{Output, reason};
 use crate::partition_args::Part;

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_device::device;
+use crate::logical::device;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::write_args::Looking;

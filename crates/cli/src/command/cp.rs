@@ -74,8 +74,9 @@ impl Arguments {
         if !same_file(source, target) {
             return Ok(false);
         }
-        let start = |part: Part| part.start(&*whole_device(target, part, Hold::Nobody)?);
+        let start = |part: Part| part.start(whole_device(target, part, Hold::Nobody)?);
         let (from, to) = (self.part_of_sources(), self.writing.part);
+        // Two that begin on other disks might be the same.
         Ok(from == to || start(from)? == start(to)?)
     }
 
@@ -85,7 +86,8 @@ impl Arguments {
             return Ok(());
         }
         if from.iter().all(is_local) {
-            let reason = "--from-partition and --from-offset are for sources in images, and there are none";
+            let reason =
+                "--from-partition, --from-offset and --from-lv are for sources in images, and there are none";
             return Err(Failure::Usage(reason.to_owned()));
         }
         if is_local(to) && !self.writing.part.is_whole() {

@@ -53,12 +53,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
     let base = match arguments.part.is_whole() {
         true => hectare_units::Bytes::ZERO,
-        false => arguments.part.start(&*disk)?,
+        false => arguments.part.start(Arc::clone(&disk))?.unwrap_or_default(),
     };
     let device = arguments.part.of(disk)?;
     let place = identify(&*device).map_err(failed)?;
     let survey = arguments.search.then(|| survey(&*device)).transpose().map_err(failed)?;
-    let source = Source::of(&arguments.image, base, device.len());
+    let source = Source::of(&arguments.image, arguments.part, base, device.len());
     if arguments.json {
         return Output::new().json(&json::of(&place, survey.as_ref(), &source));
     }

@@ -3,7 +3,8 @@
 use crate::dumpe2fs::{Fields, fields, journal_fields};
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::image::Image;
-use crate::image_device::{Hold, device};
+use crate::image_device::Hold;
+use crate::logical::device;
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;

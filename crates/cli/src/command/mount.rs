@@ -8,17 +8,21 @@
 //! image); what needs the mount comes last (the control socket, without which the mount works as well).
 //!
 //! Privileges end in between ([`Prepared`]): what needs them is opened, a process that keeps them for
-//! mounting and unmounting is started ([`keeper_command`]), and all others are dropped before the first byte
-//! of the image is read, and before the first thread is started.
+//! mounting and unmounting is started ([`keeper_command`]), and all others are dropped before the image is
+//! read, and before the first thread is started. Two things are looked at earlier: of a qcow2 or VMDK the names
+//! of the files that it needs, which have to be opened ([`Named`]); of an export the address of its host. It is
+//! connected to afterwards, as it will be after a lost connection, with the rights that remain.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{disk_of, volume_in};
+use crate::image_device::disk_with;
 use crate::logging::{self, LogTarget};
+use crate::logical::{PhysicalVolumes, volume_in};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
-use crate::remote::{is_address, why_not_mounted};
+use crate::remote::{self, is_address, why_not_mounted};
 use crate::write_args::Tolerant;
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
+use hectare_disk::Named;
 use hectare_engine::{JournalDevice, Volume};
 use hectare_fuse::{
     Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, REMOUNT, confine, is_root,
@@ -99,7 +103,7 @@ pub(crate) struct Arguments {
     part: Part,
     #[command(flatten)]
     tolerant: Tolerant,
-    /// The image: a file or block device
+    /// The image: a file, a block device or an export (nbd://...)
     image: PathBuf,
     /// The directory to mount it on; with -o remount it can be given alone
     dir: Option<PathBuf>,
@@ -179,6 +183,8 @@ impl Arguments {
     fn for_background(&self) -> Vec<OsString> {
         let mut arguments = self.for_other("--background");
         arguments.extend(self.part.arguments().into_iter().map(OsString::from));
+        arguments.extend(PhysicalVolumes::arguments());
+        arguments.extend(remote::arguments());
         arguments.extend(self.tolerant.arguments().into_iter().map(OsString::from));
         if let Some(address) = self.metrics {
             arguments.extend(["--metrics".into(), address.to_string().into()]);
@@ -260,11 +266,41 @@ fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<Lo
     })
 }
 
+/// Where the bytes of an image are, with everything open that can't be opened later.
+enum Source {
+    File(Box<FileDevice>, Named),
+    /// Connections are made later, when there may be threads.
+    Export(remote::Export),
+}
+
+impl Source {
+    fn open(image: &Path, dir: &Path, part: Part, options: &MountOptions) -> Outcome<Self> {
+        if let Some(why) = why_not_mounted(image) {
+            return Err(Failure::of(shown(image.as_os_str().as_bytes()), why));
+        }
+        if is_address(image) {
+            let export = remote::Export::of(image, !options.read_only)?;
+            return Ok(Self::Export(export.looked_up()?));
+        }
+        let file = open(image, dir, options)?;
+        let path = image.canonicalize().unwrap_or_else(|_| image.to_owned());
+        let named = Named::by(&file, &path, part.backing());
+        Ok(Self::File(Box::new(file), named.map_err(|error| Failure::Line(error.to_string()))?))
+    }
+
+    fn port(&self) -> Option<u16> {
+        match self {
+            Self::File(..) => None,
+            Self::Export(export) => export.port(),
+        }
+    }
+}
+
 /// Everything that needs privileges, done; and no privileges left.
 struct Prepared {
     image: PathBuf,
     dir: PathBuf,
-    file: FileDevice,
+    source: Source,
     journal: Option<JournalDevice>,
     keeper: Keeper,
     listener: Option<TcpListener>,
@@ -278,16 +314,20 @@ impl Prepared {
         let dir = folder(arguments.dir()?)?;
         let listener = options.metrics.map(|address| bind(address, options.metrics_public)).transpose();
         let listener = listener.map_err(|error| fail(&error))?;
-        let file = open(&arguments.image, &dir, options)?;
+        let source = Source::open(&arguments.image, &dir, arguments.part, options)?;
+        PhysicalVolumes::open_early(!options.read_only)?;
         let journal = options.journal.as_deref().map(|path| open_journal(path, options)).transpose()?;
-        let image = arguments.image.canonicalize().unwrap_or_else(|_| arguments.image.clone());
+        let image = match &source {
+            Source::Export(export) => export.name().into(),
+            Source::File(..) => arguments.image.canonicalize().unwrap_or_else(|_| arguments.image.clone()),
+        };
         let keeper = Keeper::start(&mut keeper_command(arguments, &image, &dir)).map_err(|error| {
             fail(&format_args!("the process that mounts can't be started: {error}; is /proc mounted?"))
         })?;
         // A mount works without a control socket; its absence is reported when it is needed.
         let control = own_folder().ok();
-        let confined = confine(control.as_deref()).map_err(|error| fail(&error))?;
-        Ok(Self { image, dir, file, journal, keeper, listener, confined })
+        let confined = confine(control.as_deref(), source.port()).map_err(|error| fail(&error))?;
+        Ok(Self { image, dir, source, journal, keeper, listener, confined })
     }
 }
 
@@ -304,9 +344,6 @@ fn folder(dir: &Path) -> Outcome<PathBuf> {
 
 /// Opens the image; if that fails because it is mounted, reports where, and what to do.
 fn open(image: &Path, dir: &Path, options: &MountOptions) -> Outcome<FileDevice> {
-    if is_address(image) {
-        return Err(Failure::of(shown(image.as_os_str().as_bytes()), why_not_mounted(image)));
-    }
     let opened = FileOptions::new().write(!options.read_only).open(image);
     opened.map_err(|error| {
         let places = mounted_on(&image.canonicalize().unwrap_or_default()).unwrap_or_default();
@@ -349,15 +386,20 @@ fn serve_watched(
     prepared: Prepared,
     ready: impl FnOnce(),
 ) -> Outcome {
-    let Prepared { image, dir, file, journal, keeper, listener, confined } = prepared;
+    let Prepared { image, dir, source, journal, keeper, listener, confined } = prepared;
     confined.log();
     if arguments.by_mount_fuse && is_root() {
         log::info!("mount.fuse adds dev and suid by itself: only allow_dev and allow_suid have an effect");
     }
     let name = shown(arguments.image.as_os_str().as_bytes());
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
-    let claim = file.claim().map_err(|error| fail(&error))?;
-    let disk = disk_of(file, &image, arguments.part)?;
+    let (claim, disk): (_, Arc<dyn Device>) = match source {
+        Source::File(file, named) => {
+            let claim = file.claim().map_err(|error| fail(&error))?;
+            (Some(claim), disk_with(*file, &image, arguments.part, named)?)
+        }
+        Source::Export(export) => (None, Arc::new(export.connect()?)),
+    };
     let device = match options.offset {
         0 if arguments.part.is_whole() => volume_in(disk, &image)?,
         0 => arguments.part.of(disk)?,

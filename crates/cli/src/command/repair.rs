@@ -1,7 +1,8 @@
 //! `hectare repair`.
 
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, device};
+use crate::image_device::Hold;
+use crate::logical::device;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;

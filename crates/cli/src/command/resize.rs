@@ -1,7 +1,8 @@
 //! `hectare resize`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device, refuse_other, while_held};
+use crate::image_device::{Hold, refuse_other, while_held};
+use crate::logical::device;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;

@@ -6,6 +6,7 @@ use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
+use crate::remote::server_tls;
 use crate::reproducible::epoch;
 use hectare_device::Device;
 use hectare_nbd::{Address, Export, Listener, PORT, Place, Server};
@@ -23,7 +24,8 @@ use std::sync::Arc;
 /// ended by a signal (INT, TERM or HUP); then it answers what was requested, and makes everything durable.
 /// Clients read and write, trim and zero, flush, and ask where holes are. The image is locked as by any
 /// command that writes it (with --read-only: reads it). A socket is made for its owner alone; a port must be
-/// on loopback, as the protocol has no password and no encryption, unless --public is given.
+/// on loopback, as the protocol has no password, unless --public is given. With --tls-cert and --tls-key all
+/// connections are encrypted, and with --tls-ca clients need a certificate of that authority.
 ///
 /// With --build an image is served that was never written: it is planned as by `hectare build` with the same
 /// options, its metadata lies in memory, and files are read from the sources when clients ask for them. It is
@@ -115,6 +117,7 @@ fn planned(arguments: &Arguments) -> Outcome<Served> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let tls = server_tls()?;
     let Served { device, name, description, read_only } = match &arguments.image {
         Some(image) => there(arguments, image)?,
         None => planned(arguments)?,
@@ -124,10 +127,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let place = arguments.nbd.clone().unwrap_or_else(|| Place::Tcp("127.0.0.1".to_owned(), PORT));
     let at = |error: hectare_nbd::Error| Failure::of(format_args!("{name} at {}", place_text(&place)), error);
     let listener = Listener::bind(&place, arguments.public).map_err(at)?;
-    let address = Address { place: listener.place().map_err(at)?, export: export.name.clone() };
+    let address =
+        Address { export: export.name.clone(), ..address_of(&listener, tls.is_some()).map_err(at)? };
     // Before the address is printed: a signal that comes from then on ends it as it should.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| fail(&error))?;
     let server = Server::new(export, listener).map_err(at)?;
+    let server = match tls {
+        Some(tls) => server.with_tls(tls),
+        None => server,
+    };
     let stopper = server.stopper();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -138,6 +146,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     writeln!(out, "serving {name} at {address}")?;
     out.finish()?;
     server.run().map_err(|error| Failure::Line(error.to_string()))
+}
+
+/// Where clients find a server.
+fn address_of(listener: &Listener, has_tls: bool) -> hectare_nbd::Result<Address> {
+    let place = listener.place()?;
+    let host = match &place {
+        Place::Tcp(host, _) => host.clone(),
+        Place::Unix(_) => "localhost".to_owned(),
+    };
+    Ok(Address { place, export: Vec::new(), tls: has_tls.then_some(host) })
 }
 
 /// What lists of exports show: the name of the file, without where it lies.

@@ -4,7 +4,8 @@ mod values;
 
 use crate::dumpe2fs::fields;
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, device, refuse_other, while_held};
+use crate::image_device::{Hold, refuse_other, while_held};
+use crate::logical::device;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;

@@ -1,7 +1,8 @@
 //! `hectare undo`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, device};
+use crate::image_device::Hold;
+use crate::logical::device;
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;

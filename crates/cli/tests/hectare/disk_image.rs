@@ -1,5 +1,6 @@
 //! Volumes in disk images, and their conversion.
 
+use crate::mount::bench;
 use crate::support::hectare;
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{assert_clean, skip};
@@ -133,4 +134,53 @@ fn what_only_its_own_program_can_write_is_refused_with_the_command() {
     assert!(text(&hectare(&["ls", &path("disk.vmdk")]).ok().out).contains("lost+found"));
     let refused = hectare(&["mkdir", &format!("{}:/d", path("disk.vmdk"))]);
     assert!(refused.refused().contains("hectare convert"), "{}", refused.err);
+}
+
+/// The server of a mount may open no files: those behind the image are open by then.
+#[test]
+fn images_with_files_behind_them_are_mounted() {
+    const NAME: &str = "disk_image::images_with_files_behind_them_are_mounted";
+    let mut bench = bench!(NAME);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let dir = bench.dir.to_str().unwrap().to_owned();
+    hectare(&["mkfs", &path("base"), "16M"]).ok();
+    hectare(&["mkdir", &format!("{}:/from-base", path("base"))]).ok();
+    let before = fs::read(path("base")).unwrap();
+    let overlay = |on: &str, format: &str, name: &str| {
+        qemu_img(&["create", "-q", "-f", "qcow2", "-b", on, "-F", format, &path(name)])
+    };
+    if let Err(reason) = overlay("base", "raw", "middle.qcow2") {
+        skip!(NAME, reason);
+    }
+    fs::create_dir(path("deep")).unwrap();
+    overlay("middle.qcow2", "qcow2", "top.qcow2").unwrap();
+    overlay(&path("middle.qcow2"), "qcow2", "deep/top.qcow2").unwrap();
+    bench.image = path("top.qcow2").into();
+    hectare(&["mount", &path("top.qcow2"), &dir]).ok();
+    assert!(bench.dir.join("from-base").is_dir());
+    fs::write(bench.dir.join("f"), vec![5; 2 << 20]).unwrap();
+    assert!(
+        hectare(&["mkdir", &format!("{}:/no", path("base"))]).refused().contains("is using it"),
+        "it is locked"
+    );
+    hectare(&["umount", &dir]).ok();
+    assert!(hectare(&["cat", &format!("{}:/f", path("top.qcow2"))]).ok().out == vec![5; 2 << 20]);
+    assert!(fs::read(path("base")).unwrap() == before);
+    // One that lies elsewhere only if that is asked for.
+    let deep = path("deep/top.qcow2");
+    let refused = hectare(&["mount", &deep, &dir]);
+    assert!(refused.err.contains("which does not lie beside it: --backing"), "{}", refused.err);
+    hectare(&["mount", "--backing", &deep, &dir]).ok();
+    assert!(bench.dir.join("from-base").is_dir());
+    hectare(&["umount", &dir]).ok();
+    // A VMDK in two files, for reading.
+    let flat = ["convert", "-f", "raw", "-O", "vmdk", "-o", "subformat=monolithicFlat"];
+    qemu_img(&[&flat[..], &[&path("base"), &path("flat.vmdk")]].concat()).unwrap();
+    hectare(&["mount", "-o", "ro", &path("flat.vmdk"), &dir]).ok();
+    assert!(bench.dir.join("from-base").is_dir());
+    hectare(&["umount", &dir]).ok();
+    fs::remove_file(path("base")).unwrap();
+    let missing = hectare(&["mount", &path("top.qcow2"), &dir]);
+    assert!(missing.err.contains("/base, which is not there"), "{}", missing.err);
 }

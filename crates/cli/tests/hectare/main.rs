@@ -28,6 +28,7 @@ mod identify;
 mod journal;
 mod killed;
 mod like;
+mod logical;
 mod look;
 mod lookup;
 mod make;

@@ -1,12 +1,15 @@
 //! Images on NBD servers: `hectare serve`, the addresses of exports, and volumes that are used over a
 //! connection that breaks.
 
+use crate::mount::bench;
 use crate::support::{hectare, hectare_within};
 use hectare_oracle::tool::need;
 use hectare_oracle::{Scale, Tree, assert_clean, assert_same, skip, source, walk};
+use hectare_units::random::SplitMix64;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -84,7 +87,6 @@ fn every_kind_of_command_works_on_an_export() {
     hectare(&["build", "--force", "--from", tree.to_str().unwrap(), &there]).ok();
     hectare(&["check", &there]).ok();
     assert!(hectare(&["ls", &address(&socket, "other")]).refused().contains("no export of that name"));
-    assert!(hectare(&["mount", &there, "/mnt"]).refused().contains("attach it as a block device"));
     let served_all = hectare(&["diff", &there, &there]);
     assert_eq!(served_all.code, Some(0), "{}", served_all.err);
     assert_eq!(served.end(), Some(0));
@@ -114,7 +116,43 @@ fn a_partition_is_served_alone_and_read_only_means_it() {
 fn addresses_that_are_wrong_are_refused_and_secrets_not_shown() {
     let secret = hectare(&["ls", "nbd://me:hunter2@host/x:"]);
     assert!(secret.refused().contains("names a user") && !secret.err.contains("hunter2"), "{}", secret.err);
-    assert!(hectare(&["check", "nbds://host/x"]).refused().contains("TLS"));
+    for address in
+        ["nbds://me:hunter2@host/x", "nbd+unix://me:hunter2@/x?socket=/s", "nbd://me:hunter2@host/x.qcow2"]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().to_str().unwrap();
+        for words in [
+            &["check", address][..],
+            &["check", "--json", address],
+            &["mkfs", address],
+            &["mkfs", address, "16M"],
+            &["mke2fs", address],
+            &["build", "--from", dir, address],
+            &["convert", address, "/nonexistent/out"],
+            &["serve", address],
+            &["mount", address, dir],
+            &["mount", "--foreground", address, dir],
+            &["identify", address],
+            &["cp", dir, &format!("{address}:/x")],
+            &["ls", "--pv", address, "--lv", "a/b", "/dev/null"],
+            &["resize", address, "1G"],
+            &["diff", address, address],
+        ] {
+            let ran = hectare(words);
+            let said = ran.err.clone() + &String::from_utf8_lossy(&ran.out);
+            assert_ne!(ran.code, Some(0), "{words:?}");
+            assert!(!said.contains("hunter2"), "{words:?}: {said}");
+        }
+    }
+    assert!(hectare(&["check", "nbds://host/x?tls-type=psk"]).refused().contains("PSK"));
+    let mixed = hectare(&["check", "--tls-ca", "/none", "nbd://host/x"]);
+    assert!(mixed.refused().contains("write nbds://"), "{}", mixed.err);
+    assert!(
+        hectare(&["check", "--tls-cert", "/none", "nbds://host/x"]).misused().contains("belong together")
+    );
+    assert!(
+        hectare(&["check", "--tls-ca", "/none", "nbds://host/x"]).refused().contains("/none: No such file")
+    );
     assert!(hectare(&["check", "nbd+unix:///x"]).refused().contains("socket=PATH"));
     let nobody = address(Path::new("/nonexistent/s"), "");
     assert!(hectare(&["check", &nobody]).refused().contains("cannot open: No such file or directory"));
@@ -158,4 +196,134 @@ fn a_server_that_stays_away_ends_a_command_in_time() {
     // The journal brings it to a sound state.
     hectare(&["rm", "-f", &format!("{path}:/data")]).ok();
     assert_clean(Path::new(&path)).unwrap();
+}
+
+/// Random changes of a file beside a model.
+fn works(file: &Path, seed: u64, steps: u32) {
+    let mut random = SplitMix64::new(seed);
+    let mut model: Vec<u8> = Vec::new();
+    let mut open = File::options().read(true).write(true).create(true).truncate(true).open(file).unwrap();
+    for step in 0..steps {
+        let at = random.below(3 << 20);
+        let len = 1 + random.below(100_000);
+        let (from, to) = (usize::try_from(at).unwrap(), usize::try_from(at + len).unwrap());
+        match random.below(8) {
+            0..=3 => {
+                let data = vec![u8::try_from(1 + step % 250).unwrap(); to - from];
+                open.write_all_at(&data, at).unwrap();
+                model.resize(model.len().max(to), 0);
+                model[from..to].copy_from_slice(&data);
+            }
+            4 => {
+                open.set_len(at).unwrap();
+                model.resize(from, 0);
+            }
+            5 => open.sync_all().unwrap(),
+            6 => {
+                drop(open);
+                open = File::options().read(true).write(true).open(file).unwrap();
+            }
+            _ => {
+                let mut found = vec![0; model.len()];
+                open.read_exact_at(&mut found, 0).unwrap();
+                assert!(found == model, "{}: seed {seed}, step {step}", file.display());
+            }
+        }
+    }
+    open.sync_all().unwrap();
+    assert!(fs::read(file).unwrap() == model, "{}: seed {seed}", file.display());
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn an_export_is_mounted_and_outlives_its_server() {
+    const NAME: &str = "remote::an_export_is_mounted_and_outlives_its_server";
+    let bench = bench!(NAME);
+    let folder = tempfile::tempdir().unwrap();
+    let image = bench.image.to_str().unwrap();
+    let dir = bench.dir.to_str().unwrap();
+    let (unix, port) = (format!("unix:{}", folder.path().join("s").display()), free_port());
+    let tcp = format!("127.0.0.1:{port}");
+    let places =
+        [(unix.as_str(), address(&folder.path().join("s"), "")), (&tcp, format!("nbd://localhost:{port}/"))];
+    for (number, (place, there)) in (1..).zip(places) {
+        let start = || Served::start(&[image, "--nbd", place]);
+        let mut served = start();
+        hectare(&["mount", &there, dir]).ok();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(mounts.lines().any(|line| line.contains(dir) && line.contains(&there)), "{mounts}");
+        let file = bench.dir.join("f");
+        let working = std::thread::spawn(move || works(&file, number, 400));
+        let mut killed = 0;
+        while !working.is_finished() {
+            std::thread::sleep(Duration::from_millis(300));
+            // As if the machine were switched off, but for what it has in its cache.
+            drop(served);
+            served = start();
+            killed += 1;
+        }
+        working.join().unwrap();
+        assert!(killed > 0);
+        assert!(hectare(&["stats", dir]).ok().text().contains("f"), "it can be watched");
+        hectare(&["umount", dir]).ok();
+        // The mount's server closes the volume a moment after that.
+        hectare_oracle::until(|| hectare(&["check", &there]).code == Some(0));
+        assert_eq!(served.end(), Some(0));
+        assert_clean(&bench.image).unwrap();
+    }
+    let gone = hectare(&["mount", "--reconnect-timeout", "1", &format!("nbd://127.0.0.1:{port}/"), dir]);
+    assert!(gone.err.contains("Connection refused"), "{}", gone.err);
+}
+
+#[test]
+fn exports_with_tls_are_served_used_and_mounted() {
+    const NAME: &str = "remote::exports_with_tls_are_served_used_and_mounted";
+    let bench = bench!(NAME);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (key, certificate) = (path("key.pem"), path("cert.pem"));
+    let words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-batch"];
+    let more = ["-days", "2", "-subj", "/CN=a test of hectare", "-addext", "subjectAltName=DNS:localhost"];
+    let leaf = ["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &key, "-out", &certificate];
+    match need("openssl") {
+        Ok(mut openssl) => {
+            let made = openssl.args(words).args(more).args(leaf).output().unwrap();
+            assert!(made.status.success(), "{made:?}");
+        }
+        Err(reason) => skip!(NAME, reason),
+    }
+    let port = free_port();
+    let (image, dir, place) =
+        (bench.image.to_str().unwrap(), bench.dir.to_str().unwrap(), format!("127.0.0.1:{port}"));
+    let identity = ["--tls-cert", certificate.as_str(), "--tls-key", &key];
+    let trusted = ["--tls-ca", certificate.as_str()];
+    let start = || Served::start(&[&[image, "--nbd", &place][..], &identity, &trusted].concat());
+    let served = start();
+    assert!(served.said.contains(&format!("nbds://{place}/")), "{}", served.said);
+    let there = format!("nbds://localhost:{port}/");
+    let with = |words: &[&str]| hectare(&[words, &trusted, &identity].concat());
+    with(&["check", &there]).ok();
+    assert!(hectare(&["check", &there]).refused().contains("--tls-ca names who is trusted"));
+    assert!(hectare(&["check", &format!("nbd://localhost:{port}/")]).refused().contains("write nbds://"));
+    let by_number = with(&["check", &format!("nbds://127.0.0.1:{port}/")]);
+    assert!(by_number.refused().contains("tls-hostname="), "{}", by_number.err);
+    with(&["check", &format!("nbds://127.0.0.1:{port}/?tls-hostname=localhost")]).ok();
+    with(&["mount", &there, dir]).ok();
+    works(&bench.dir.join("f"), 7, 100);
+    // The files with certificates are not needed any more.
+    fs::rename(&certificate, path("elsewhere")).unwrap();
+    drop(served);
+    fs::rename(path("elsewhere"), &certificate).unwrap();
+    let served = start();
+    fs::rename(&certificate, path("elsewhere")).unwrap();
+    works(&bench.dir.join("g"), 8, 100);
+    hectare(&["umount", dir]).ok();
+    fs::rename(path("elsewhere"), &certificate).unwrap();
+    hectare_oracle::until(|| with(&["check", &there]).code == Some(0));
+    assert_eq!(served.end(), Some(0));
+    assert_clean(&bench.image).unwrap();
 }

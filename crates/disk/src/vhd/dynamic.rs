@@ -17,6 +17,8 @@ const BLOCK_AT: usize = 32;
 const CHECKSUM_AT: usize = 36;
 /// The size of a block of images that are made.
 const BLOCK: u32 = 2 << 20;
+/// Smaller ones have fewer sectors than a byte of their bitmap has bits, and are made by nobody.
+const BLOCK_MIN: u64 = 8 * SECTOR;
 /// The entry of a block that is not there.
 const ABSENT: u32 = u32::MAX;
 
@@ -66,6 +68,12 @@ pub(super) fn create(file: &FileDevice, footer: &Footer) -> Result<()> {
     Ok(file.write_at(Bytes::ZERO, &bytes)?)
 }
 
+/// Whether two of these ranges (first byte and length) have a byte in common.
+fn overlaps(mut ranges: Vec<(u64, u64)>) -> bool {
+    ranges.sort_unstable();
+    ranges.windows(2).any(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0)
+}
+
 impl<D: Device> DynamicDevice<D> {
     pub(super) fn open(file: D, footer: Footer) -> Result<Self> {
         let wrong = |what: &str| Error::new(file.name(), format!("the VHD is damaged: {what}"));
@@ -74,7 +82,7 @@ impl<D: Device> DynamicDevice<D> {
             .filter(|header| header.be32(CHECKSUM_AT) == checksum(header.bytes(0, HEADER_LEN), CHECKSUM_AT))
             .ok_or_else(|| wrong("its header is missing or has a wrong checksum"))?;
         let (block, entries) = (u64::from(header.be32(BLOCK_AT)), header.be32(ENTRIES_AT));
-        if !block.is_power_of_two() || block < SECTOR {
+        if !block.is_power_of_two() || block < BLOCK_MIN {
             return Err(wrong("its blocks have a size that can't be"));
         }
         let needed = footer.size.get().div_ceil(block);
@@ -92,11 +100,23 @@ impl<D: Device> DynamicDevice<D> {
         if end > file.len().get() {
             return Err(wrong("its table leads beyond its end"));
         }
-        let table_end = table_at + (u64::from(entries) * 4).next_multiple_of(SECTOR);
+        let table_end = table_at.checked_add((u64::from(entries) * 4).next_multiple_of(SECTOR));
+        let table_end = table_end.ok_or_else(|| wrong("its table lies beyond its end"))?;
         // All that lies behind the blocks is the footer, unless a power cut left a block that nothing names.
         let end = end.max(table_end).max(footer.header_at + u64_of(HEADER_LEN));
         // The table names blocks by sectors, wherever the file has its table.
         let end = end.next_multiple_of(SECTOR);
+        if !file.is_read_only() {
+            let head =
+                [(0, FOOTER_LEN), (footer.header_at, u64_of(HEADER_LEN)), (table_at, table_end - table_at)];
+            let blocks = table.iter().filter(|entry| **entry != ABSENT);
+            let blocks = blocks.map(|entry| (u64::from(*entry) * SECTOR, bitmap + block));
+            if overlaps(head.into_iter().chain(blocks).collect()) {
+                return Err(wrong(
+                    "its blocks share bytes with each other or with its table; it can only be read",
+                ));
+            }
+        }
         let growth = Growth { end, unwritten: BTreeSet::new() };
         let is_new = table.iter().all(|entry| *entry == ABSENT);
         Ok(Self {
@@ -337,5 +357,88 @@ impl<D: Device> Drop for DynamicDevice<D> {
     fn drop(&mut self) {
         let growth = std::mem::take(self.growth.get_mut());
         let _ = self.write_table(&growth.unwritten);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // all of this is tests
+
+    use super::*;
+    use crate::vhd::footer::Kind;
+    use hectare_device::MemoryDevice;
+
+    /// An image of 5 MiB whose table begins at a byte; the blocks that it names, in sectors.
+    fn image(table_at: u64, blocks: [u32; 3]) -> MemoryDevice {
+        let footer = Footer::new("x", Kind::Dynamic, Bytes::mib(5), [7; 16]).unwrap();
+        let mut header = vec![0; HEADER_LEN];
+        let mut put = |at: usize, field: &[u8]| header[at..at + field.len()].copy_from_slice(field);
+        put(0, COOKIE);
+        put(TABLE_AT, &table_at.to_be_bytes());
+        put(ENTRIES_AT, &3_u32.to_be_bytes());
+        put(BLOCK_AT, &BLOCK.to_be_bytes());
+        let sum = checksum(&header, CHECKSUM_AT);
+        header[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_be_bytes());
+        let end = blocks.iter().filter(|block| **block != ABSENT).max();
+        let end =
+            end.map_or(table_at + SECTOR, |block| u64::from(*block) * SECTOR + SECTOR + u64::from(BLOCK));
+        let device = MemoryDevice::new(Bytes::new(end + FOOTER_LEN));
+        let table = blocks.map(u32::to_be_bytes).concat();
+        for (at, bytes) in [(0, &footer.bytes), (512, &header), (table_at, &table), (end, &footer.bytes)] {
+            device.write_at(Bytes::new(at), bytes).unwrap();
+        }
+        device
+    }
+
+    fn open(file: &MemoryDevice) -> Result<DynamicDevice<&MemoryDevice>> {
+        let footer = Footer::find(file).unwrap();
+        DynamicDevice::open(file, footer)
+    }
+
+    /// New blocks follow the table, which has their places in sectors: they must begin at one.
+    #[test]
+    fn regression_a_table_off_the_borders_of_sectors() {
+        let file = image(512 + 1024 + 100, [ABSENT; 3]);
+        let disk = open(&file).unwrap();
+        let data: Vec<u8> = (0..5_000_000_u32).map(|n| u8::try_from(n % 253).unwrap()).collect();
+        disk.write_at(Bytes::new(1234), &data).unwrap();
+        disk.flush().unwrap();
+        drop(disk);
+        let again = open(&file).unwrap();
+        let mut found = vec![0; data.len()];
+        again.read_at(Bytes::new(1234), &mut found).unwrap();
+        assert!(found == data);
+        assert!((0..3).all(|block| again.place(block).is_some_and(|place| place % SECTOR == 0)));
+    }
+
+    #[test]
+    fn blocks_that_share_bytes_are_not_written() {
+        for blocks in [[100, 100, ABSENT], [100, 4000, ABSENT], [ABSENT, 3, ABSENT], [0, ABSENT, ABSENT]] {
+            let error = open(&image(2048, blocks)).err().unwrap().to_string();
+            assert!(error.contains("share bytes"), "{blocks:?}: {error}");
+        }
+        assert!(open(&image(2048, [100, 5000, 9200])).is_ok());
+    }
+
+    #[test]
+    fn tables_and_blocks_that_lie_are_refused() {
+        let file = image(2048, [ABSENT; 3]);
+        let mut header = vec![0; HEADER_LEN];
+        file.read_at(Bytes::new(512), &mut header).unwrap();
+        let lie = |at: usize, field: &[u8]| {
+            let mut header = header.clone();
+            header[at..at + field.len()].copy_from_slice(field);
+            let sum = checksum(&header, CHECKSUM_AT);
+            header[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_be_bytes());
+            file.write_at(Bytes::new(512), &header).unwrap();
+            open(&file).err().unwrap().to_string()
+        };
+        for at in [u64::MAX, u64::MAX - 100, 1 << 40] {
+            assert!(lie(TABLE_AT, &at.to_be_bytes()).contains("beyond its end"));
+        }
+        for block in [0_u32, 1, 512, 2048, 3 << 20] {
+            assert!(lie(BLOCK_AT, &block.to_be_bytes()).contains("a size that can't be"));
+        }
+        assert!(lie(ENTRIES_AT, &2_u32.to_be_bytes()).contains("shorter than its disk"));
     }
 }

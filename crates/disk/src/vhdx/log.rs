@@ -9,12 +9,18 @@ use super::{checksum, guid};
 use hectare_device::Device;
 use hectare_probe::record::{Record, record};
 use hectare_units::{Bytes, index_of, u64_of};
+use std::cell::Cell;
 
 const SECTOR: u64 = 4096;
 const HEAD_LEN: usize = 64;
 const DESCRIPTOR_LEN: usize = 32;
 /// Longer logs are made by nobody.
 const LOG_MAX: u64 = 64 << 20;
+/// How many times its length may be read while entries are looked for. Entries do not lie on each other but where an
+/// old one is half overwritten.
+const READS_MAX: u64 = 8;
+/// The most bytes that a log zeroes: more than the table of the largest disk has.
+const ZEROS_MAX: u64 = 1 << 30;
 
 /// Where the log lies, and which of its entries count.
 struct Log<'a> {
@@ -22,6 +28,9 @@ struct Log<'a> {
     at: u64,
     len: u64,
     id: u128,
+    /// How many bytes may still be read, and be zeroed.
+    reads_left: Cell<u64>,
+    zeros_left: Cell<u64>,
 }
 
 /// An entry that is sound.
@@ -43,7 +52,8 @@ pub(super) fn replay(file: &dyn Device, header: &Record) -> Result<(), String> {
     if !fits || len % SECTOR != 0 || len == 0 || len > LOG_MAX {
         return Err("its log lies beyond its end or has a length that can't be".to_owned());
     }
-    let log = Log { file, at, len, id };
+    let (reads_left, zeros_left) = (Cell::new(len * READS_MAX), Cell::new(ZEROS_MAX));
+    let log = Log { file, at, len, id, reads_left, zeros_left };
     let mut last: Option<(u64, Entry)> = None;
     for place in (0..len).step_by(index_of(SECTOR)) {
         if let Some(entry) = log.entry(place)?
@@ -68,9 +78,16 @@ pub(super) fn replay(file: &dyn Device, header: &Record) -> Result<(), String> {
     }
 }
 
+/// Takes from what is left of an allowance.
+fn take(left: &Cell<u64>, len: u64, otherwise: &str) -> Result<(), String> {
+    left.set(left.get().checked_sub(len).ok_or(otherwise)?);
+    Ok(())
+}
+
 impl Log<'_> {
     /// Reads from a place of the ring.
     fn read(&self, place: u64, len: u64) -> Result<Vec<u8>, String> {
+        take(&self.reads_left, len, "the entries of its log lie on each other")?;
         let mut bytes = vec![0; index_of(len)];
         let first = index_of(len.min(self.len - place));
         let read = self.file.read_at(Bytes::new(self.at + place), &mut bytes[..first]);
@@ -112,7 +129,10 @@ impl Log<'_> {
                 |at: usize| descriptor[at..at + 8].iter().rev().fold(0, |sum, b| sum << 8 | u64::from(*b));
             let at = Bytes::new(long(16));
             let applied = match &descriptor[..4] {
-                b"zero" => self.file.zero(at, Bytes::new(long(8))),
+                b"zero" => {
+                    take(&self.zeros_left, long(8), "its log zeroes more than a log can")?;
+                    self.file.zero(at, Bytes::new(long(8)))
+                }
                 b"desc" => {
                     let sector = data.checked_add(index_of(SECTOR)).and_then(|end| bytes.get(data..end));
                     let sector = sector.filter(|sector| sector.starts_with(b"data"));

@@ -1,7 +1,7 @@
 //! Everything that a server can send, taken from bytes: for the fuzzer.
 
 use super::assembly::{Answered, Assembly, Form, Waiting, read_next};
-use super::handshake::agree;
+use super::handshake::{agree, greet};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -45,7 +45,8 @@ impl Waiting for Table {
 #[must_use]
 pub fn digest(bytes: &[u8]) -> bool {
     let mut script = Script(bytes);
-    let Ok(agreed) = agree(&mut script, b"fuzz") else { return false };
+    let agreed = greet(&mut script).and_then(|padded| agree(&mut script, b"fuzz", padded));
+    let Ok(agreed) = agreed else { return false };
     let form = Form { headers: agreed.headers, context: agreed.context };
     let requests = [
         (1, Assembly::bytes(0, 4096)),

@@ -50,9 +50,8 @@ impl Agreed {
     }
 }
 
-/// Agrees with a server on how to use an export.
-pub(crate) fn agree(stream: &mut (impl Read + Write), export: &[u8]) -> Result<Agreed> {
-    let padded = greet(stream)?;
+/// Agrees with a server, after [`greet`], on how to use an export.
+pub(crate) fn agree(stream: &mut (impl Read + Write), export: &[u8], padded: bool) -> Result<Agreed> {
     let headers = if accepts(stream, number::EXTENDED_HEADERS)? {
         Headers::Extended
     } else if accepts(stream, number::STRUCTURED_REPLY)? {
@@ -79,8 +78,20 @@ pub(crate) fn agree(stream: &mut (impl Read + Write), export: &[u8]) -> Result<A
     Ok(agreed)
 }
 
-/// Whether the oldest option's reply ends with padding.
-fn greet(stream: &mut (impl Read + Write)) -> Result<bool> {
+/// Asks for TLS, after [`greet`]: it begins with the next byte. A server without it is refused, whatever it
+/// says, for whoever sits in between could say the same.
+pub(crate) fn start_tls(stream: &mut (impl Read + Write)) -> Result<()> {
+    send(stream, number::STARTTLS, Vec::new())?;
+    let reply = Answer::read(stream, number::STARTTLS)?;
+    match reply.kind {
+        answer::ACK => Ok(()),
+        _ if reply.is_error() => Err(reply.refusal("TLS, without which nothing is sent")),
+        _ => Err(Error::Protocol("the wish for TLS is answered with something else")),
+    }
+}
+
+/// Greets; whether the oldest option's reply ends with padding.
+pub(crate) fn greet(stream: &mut (impl Read + Write)) -> Result<bool> {
     if u64_from(stream)? != GREETING {
         return Err(Error::Protocol("it does not greet as an NBD server does"));
     }

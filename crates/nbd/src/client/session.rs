@@ -2,11 +2,11 @@
 
 use super::Options;
 use super::connection::{Connection, Order, Ticket, Trouble};
-use super::handshake::{Agreed, agree};
-use crate::Result;
+use super::handshake::{Agreed, agree, greet, start_tls};
 use crate::address::Address;
 use crate::protocol::ExportFlags;
 use crate::stream::{Stream, Until};
+use crate::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -87,8 +87,14 @@ impl Drop for Session {
 
 fn connect(address: &Address, options: &Options, within: Duration) -> Result<(Arc<Connection>, Agreed)> {
     let deadline = Instant::now() + within;
-    let stream = Stream::connect(&address.place, within)?;
-    let agreed = agree(&mut Until::new(&stream, deadline), &address.export)?;
+    let mut stream = Stream::connect(&address.place, &options.addresses, within)?;
+    let padded = greet(&mut Until::new(&stream, deadline))?;
+    if let Some(name) = &address.tls {
+        let client = options.tls.as_ref().ok_or(Error::Address("TLS was not set up"))?;
+        start_tls(&mut Until::new(&stream, deadline))?;
+        stream.secure(client, name, deadline)?;
+    }
+    let agreed = agree(&mut Until::new(&stream, deadline), &address.export, padded)?;
     let connection = Connection::start(stream, &agreed, options.silence_max(), options.depth)?;
     Ok((connection, agreed))
 }

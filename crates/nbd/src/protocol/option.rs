@@ -20,6 +20,7 @@ pub(crate) mod number {
     pub(crate) const EXPORT_NAME: u32 = 1;
     pub(crate) const ABORT: u32 = 2;
     pub(crate) const LIST: u32 = 3;
+    pub(crate) const STARTTLS: u32 = 5;
     pub(crate) const INFO: u32 = 6;
     pub(crate) const GO: u32 = 7;
     pub(crate) const STRUCTURED_REPLY: u32 = 8;
@@ -36,6 +37,7 @@ pub(crate) mod answer {
     pub(crate) const META_CONTEXT: u32 = 4;
     pub(crate) const UNSUPPORTED: u32 = super::ERROR | 1;
     pub(crate) const INVALID: u32 = super::ERROR | 3;
+    pub(crate) const TLS_REQUIRED: u32 = super::ERROR | 5;
     pub(crate) const UNKNOWN: u32 = super::ERROR | 6;
     pub(crate) const TOO_BIG: u32 = super::ERROR | 9;
     pub(crate) const EXTENDED_REQUIRED: u32 = super::ERROR | 10;
@@ -134,7 +136,7 @@ impl Answer {
             2 => "its policy forbids that",
             3 => "it finds the request invalid",
             4 => "its platform can't do that",
-            5 => "it wants TLS, which this client does not speak",
+            5 => "it wants TLS: write nbds:// or nbds+unix://",
             6 => "it has no export of that name",
             7 => "it is being shut down",
             8 => "it wants block sizes to be obeyed",

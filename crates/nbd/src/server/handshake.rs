@@ -31,12 +31,36 @@ enum Step {
     Next,
     /// The export was chosen.
     Go,
+    /// TLS begins.
+    StartTls,
     /// The client leaves.
     Leave,
 }
 
-/// Answers options until the export is chosen; `None` if the client leaves without.
-pub(super) fn agree(stream: &mut (impl Read + Write), export: &Export) -> Result<Option<Agreed>> {
+/// Whether a connection is encrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Security {
+    /// It is not, and need not be.
+    Plain,
+    /// It is not yet, and nothing is said before it is.
+    Required,
+    /// It is.
+    Encrypted,
+}
+
+/// How the options of a client end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// It chose the export.
+    Chosen(Agreed),
+    /// It begins TLS with its next byte; what it has agreed on so far is void.
+    StartTls,
+    /// It leaves.
+    Left,
+}
+
+/// Greets a client; whether its reply to the oldest option ends with padding.
+pub(super) fn greet(stream: &mut (impl Read + Write)) -> Result<bool> {
     let ours = HandshakeFlags::FIXED_NEWSTYLE | HandshakeFlags::NO_ZEROES;
     let greeting = [&GREETING.to_be_bytes()[..], &OPTION_MAGIC.to_be_bytes(), &ours.bits().to_be_bytes()];
     stream.write_all(&greeting.concat())?;
@@ -44,9 +68,18 @@ pub(super) fn agree(stream: &mut (impl Read + Write), export: &Export) -> Result
     if theirs & !u32::from(ours.bits()) != 0 {
         return Err(Error::Protocol("a client has unknown flags"));
     }
-    let padded = theirs & u32::from(HandshakeFlags::NO_ZEROES.bits()) == 0;
+    Ok(theirs & u32::from(HandshakeFlags::NO_ZEROES.bits()) == 0)
+}
+
+/// Answers options, after [`greet`], until one ends them.
+pub(super) fn agree(
+    stream: &mut (impl Read + Write),
+    export: &Export,
+    padded: bool,
+    security: Security,
+) -> Result<End> {
     let agreed = Agreed { headers: Headers::Simple, has_context: false };
-    let mut talk = Talk { stream, export, padded, agreed };
+    let mut talk = Talk { stream, export, padded, agreed, security };
     for _ in 0..OPTIONS_MAX {
         let step = match Message::read(talk.stream)? {
             Ok(message) => talk.option(&message)?,
@@ -54,8 +87,9 @@ pub(super) fn agree(stream: &mut (impl Read + Write), export: &Export) -> Result
         };
         match step {
             Step::Next => {}
-            Step::Go => return Ok(Some(talk.agreed)),
-            Step::Leave => return Ok(None),
+            Step::Go => return Ok(End::Chosen(talk.agreed)),
+            Step::StartTls => return Ok(End::StartTls),
+            Step::Leave => return Ok(End::Left),
         }
     }
     Err(Error::Protocol("a client has too many options"))
@@ -66,11 +100,15 @@ struct Talk<'a, S> {
     export: &'a Export,
     padded: bool,
     agreed: Agreed,
+    security: Security,
 }
 
 impl<S: Read + Write> Talk<'_, S> {
     fn option(&mut self, message: &Message) -> Result<Step> {
         let (option, data) = (message.option, &message.data[..]);
+        if self.security == Security::Required {
+            return self.before_tls(message);
+        }
         let is_bare = matches!(option, number::LIST | number::STRUCTURED_REPLY | number::EXTENDED_HEADERS);
         if is_bare && !data.is_empty() {
             return self.end(option, answer::INVALID);
@@ -96,8 +134,27 @@ impl<S: Read + Write> Talk<'_, S> {
             number::STRUCTURED_REPLY => self.take(option, Headers::Structured),
             number::EXTENDED_HEADERS => self.take(option, Headers::Extended),
             number::LIST_META_CONTEXT | number::SET_META_CONTEXT => self.contexts(option, data),
-            // Encryption among them.
+            number::STARTTLS if self.security == Security::Encrypted => self.end(option, answer::INVALID),
+            // TLS among them, where there is none.
             _ => self.end(option, answer::UNSUPPORTED),
+        }
+    }
+
+    /// Nothing is answered but the wish for TLS, or to leave.
+    fn before_tls(&mut self, message: &Message) -> Result<Step> {
+        match message.option {
+            number::STARTTLS if message.data.is_empty() => {
+                self.say(message.option, &Answer::bare(answer::ACK))?;
+                Ok(Step::StartTls)
+            }
+            number::STARTTLS => self.end(message.option, answer::INVALID),
+            number::ABORT => {
+                let _ = self.end(message.option, answer::ACK);
+                Ok(Step::Leave)
+            }
+            // It has no reply that could refuse it.
+            number::EXPORT_NAME => Ok(Step::Leave),
+            other => self.end(other, answer::TLS_REQUIRED),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where a server listens.
 
 use crate::address::Place;
-use crate::stream::Stream;
+use crate::stream::{Socket, Stream};
 use crate::{Error, Result};
 use std::fs::{Permissions, remove_file, set_permissions, symlink_metadata};
 use std::io;
@@ -70,9 +70,9 @@ impl Listener {
             Kind::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                Ok(Stream::plain(Socket::Tcp(stream)))
             }
-            Kind::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
+            Kind::Unix(listener, _) => Ok(Stream::plain(Socket::Unix(listener.accept()?.0))),
         }
     }
 

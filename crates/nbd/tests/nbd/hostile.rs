@@ -165,3 +165,96 @@ fn a_server_that_never_replies_is_given_up() {
     assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
     assert!(error.contains("the server does not answer"), "{error}");
 }
+
+/// A handshake in chunks for an export of this length, with these flags and block sizes.
+fn sized(len: u64, sizes: Option<[u32; 3]>) -> Vec<u8> {
+    let export = [&[0, 0][..], &len.to_be_bytes(), &[0, 5]].concat();
+    let sizes = sizes.map(|sizes| [&[0, 3][..], &sizes.map(u32::to_be_bytes).concat()].concat());
+    let sizes = sizes.map(|sizes| reply(7, 3, &sizes)).unwrap_or_default();
+    let context = [&7_u32.to_be_bytes()[..], b"base:allocation"].concat();
+    [
+        GREETING,
+        &reply(11, UNSUPPORTED, &[]),
+        &reply(8, 1, &[]),
+        &reply(10, 4, &context),
+        &reply(10, 1, &[]),
+        &reply(7, 3, &export),
+        &sizes,
+        &reply(7, 1, &[]),
+    ]
+    .concat()
+}
+
+#[test]
+fn sizes_that_lie_are_refused_or_harmless() {
+    let opened = |hello: Vec<u8>| {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        serve(UnixListener::bind(&socket).unwrap(), hello, Vec::new(), usize::MAX);
+        NbdDevice::open(&on(&socket, "x"), &short()).map_err(|error| error.to_string())
+    };
+    for (len, sizes) in [
+        (1000, Some([512, 4096, 1 << 20])),
+        (1 << 20, Some([0, 4096, 1 << 20])),
+        (1 << 20, Some([3, 4096, 1 << 20])),
+        (1 << 20, Some([4096, 512, 1 << 20])),
+        (1 << 20, Some([512, 4096, 0])),
+        (1 << 20, Some([1 << 31, 1 << 31, 1 << 31])),
+    ] {
+        let error = opened(sized(len, sizes)).err().unwrap();
+        assert!(error.contains("block size") || error.contains("contradict"), "{sizes:?}: {error}");
+    }
+    // As long as can be: no place in it overflows, and nothing of that size is made.
+    let device = opened(sized(u64::MAX, None)).unwrap();
+    assert_eq!(device.len(), Bytes::new(u64::MAX));
+    assert!(device.read_at(Bytes::new(u64::MAX), &mut [0; 2]).is_err());
+    assert!(device.read_at(Bytes::new(u64::MAX - 512), &mut [0; 512]).is_err(), "nobody answers");
+}
+
+#[test]
+fn extents_that_lie_end_nothing_but_themselves() {
+    let status = |extents: &[(u32, u32)]| {
+        let list: Vec<u8> = extents
+            .iter()
+            .flat_map(|(len, state)| [len.to_be_bytes(), state.to_be_bytes()].concat())
+            .collect();
+        let payload = [&7_u32.to_be_bytes()[..], &list].concat();
+        chunk(5, 1, &payload, u32::try_from(payload.len()).unwrap())
+    };
+    for extents in [&[(0, 3)][..], &[(u32::MAX, 3), (u32::MAX, 3)], &[], &[(512, 3), (0, 0)]] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        serve(UnixListener::bind(&socket).unwrap(), sized(1 << 20, None), status(extents), 4 + 5 * 16);
+        let device = NbdDevice::open(&on(&socket, "x"), &short()).unwrap();
+        let began = Instant::now();
+        if let Ok(extent) = device.extent_at(Bytes::new(4096), Bytes::new(8192)) {
+            assert!(extent.len > Bytes::ZERO && extent.len <= Bytes::new(8192), "{extents:?}: {extent:?}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(8), "{extents:?}");
+    }
+}
+
+/// Byte by byte, each in time, and no end in sight.
+#[test]
+fn a_handshake_that_trickles_ends_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let refusal = reply(11, UNSUPPORTED, &[0; 4096]);
+                for byte in GREETING.iter().chain(&refusal) {
+                    std::thread::sleep(Duration::from_millis(30));
+                    if stream.write_all(&[*byte]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let began = Instant::now();
+    let error = NbdDevice::open(&on(&socket, "x"), &short()).err().unwrap().to_string();
+    assert!(error.contains("no answer in time"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}

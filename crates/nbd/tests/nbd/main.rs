@@ -10,4 +10,5 @@ mod ours;
 mod proxy;
 mod servers;
 mod theirs;
+mod tls;
 mod volatile;

@@ -21,7 +21,11 @@ impl Ours {
     pub(crate) fn start(device: Arc<dyn Device>, socket: &Path, read_only: bool) -> Self {
         let export = Export { device, name: b"vol".to_vec(), description: "a volume".to_owned(), read_only };
         let listener = Listener::bind(&Place::Unix(socket.to_owned()), false).unwrap();
-        let server = Server::new(export, listener).unwrap();
+        Self::run(Server::new(export, listener).unwrap())
+    }
+
+    /// Runs a server that is ready.
+    pub(crate) fn run(server: Server) -> Self {
         let stopper = server.stopper();
         Self { stopper, thread: Some(std::thread::spawn(move || server.run())) }
     }
@@ -76,7 +80,7 @@ impl Drop for Theirs {
 
 /// The address of an export on a socket.
 pub(crate) fn on(socket: &Path, export: &str) -> Address {
-    Address { place: Place::Unix(socket.to_owned()), export: export.as_bytes().to_vec() }
+    Address { place: Place::Unix(socket.to_owned()), export: export.as_bytes().to_vec(), tls: None }
 }
 
 /// For writing, with little patience.

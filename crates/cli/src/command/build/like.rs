@@ -2,7 +2,8 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_device::{Hold, device};
+use crate::image_device::Hold;
+use crate::logical::device;
 use crate::name::{join, shown};
 use crate::partition_args::Part;
 use crate::walk::{Entered, Entries};

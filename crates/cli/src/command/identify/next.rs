@@ -3,6 +3,7 @@
 //! A place inside a device is named as the command needs it: `--partition` for this program, an offset for
 //! `mount` and `losetup`, the kernel's name of the partition on a real disk.
 
+use crate::partition_args::Part;
 use hectare_identify::{Place, Volume, What};
 use hectare_units::Bytes;
 use std::os::unix::fs::FileTypeExt;
@@ -16,14 +17,18 @@ pub(super) struct Source {
     /// Where the part begins that was looked at.
     base: Bytes,
     len: Bytes,
+    /// The arguments that name a logical volume, of which no offset is that of the device.
+    logical: Option<String>,
 }
 
 impl Source {
     /// The source at a path, of which `len` bytes from `base` on are looked at.
-    pub(super) fn of(path: &Path, base: Bytes, len: Bytes) -> Self {
+    pub(super) fn of(path: &Path, part: Part, base: Bytes, len: Bytes) -> Self {
         let is_block_device =
             std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
-        Self { word: word(&path.to_string_lossy()), is_block_device, base, len }
+        let words = || part.arguments().iter().map(|argument| word(argument) + " ").collect();
+        let logical = part.logical().map(|_| words());
+        Self { word: word(&path.to_string_lossy()), is_block_device, base, len, logical }
     }
 
     fn start(&self, within: Bytes) -> u64 {
@@ -32,6 +37,9 @@ impl Source {
 
     /// Where a place lies, for this program.
     fn part(&self, place: &Place) -> String {
+        if let Some(logical) = &self.logical {
+            return logical.clone();
+        }
         // Only the partitions of the outermost table have numbers for `--partition`.
         let number = place.partition.as_ref().filter(|_| self.base == Bytes::ZERO && !place.is_nested);
         match number {
@@ -77,6 +85,10 @@ fn word(text: &str) -> String {
 pub(super) fn command(place: &Place, source: &Source) -> Option<String> {
     let what = place.what?;
     let name = &source.word;
+    let is_ext = matches!(what, What::Ext2 | What::Ext3 | What::Ext4);
+    if source.logical.is_some() && (!is_ext || place.start > Bytes::ZERO) {
+        return None;
+    }
     let part = source.part(place);
     let (looped, device) = source.device(place);
     Some(match what {
@@ -140,6 +152,9 @@ fn mount(place: &Place, source: &Source) -> String {
 /// The next command for a volume that a search found; `None` if it does not begin on the device.
 pub(super) fn for_volume(volume: &Volume, source: &Source) -> Option<String> {
     let start = source.start(volume.start.on_device()?);
+    if source.logical.is_some() {
+        return None;
+    }
     if volume.has_primary() {
         return Some(format!("hectare ls -l {}{}:/", offset(start), source.word));
     }
