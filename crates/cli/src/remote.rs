@@ -2,15 +2,23 @@
 //! path.
 //!
 //! A server keeps nobody else from using an export: unlike files and block devices it has no locks that can
-//! be taken here.
+//! be taken here. So volumes on servers are made with multiple-mount protection (`mmp`), and one that somebody
+//! has in use is refused for writing, unless it is to be taken over.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
+use hectare_engine::OpenOptions;
+use hectare_ext4::feature::{Feature, Features, Incompat};
+use hectare_mkfs::{FeatureEdit, FormatOptions, FsType};
 use hectare_nbd::{Address, NbdDevice, Options};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
+
+/// How long opening for writing waits so that two openers at the same moment see each other: more than a line
+/// takes for two round trips.
+const SETTLE: Duration = Duration::from_secs(1);
 
 static TIMEOUT: OnceLock<Duration> = OnceLock::new();
 
@@ -31,6 +39,43 @@ impl ReconnectTimeout {
             TIMEOUT.get_or_init(|| Duration::from_secs(seconds));
         }
     }
+}
+
+/// Whether a volume that was left in use is to be taken.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub(crate) struct Takeover {
+    /// On a server (nbd://...): take a volume whose user is gone: one that does not renew its mark (MMP) while
+    /// this waits, 22 seconds or more
+    #[arg(long, hide_short_help = true)]
+    takeover: bool,
+}
+
+impl Takeover {
+    /// Sets how a volume that others may use is opened for writing.
+    pub(crate) fn apply(self, image: &Path, options: &mut OpenOptions) {
+        if is_address(image) {
+            options.mmp_wait = self.takeover;
+            options.mmp_settle = SETTLE;
+        }
+    }
+}
+
+/// Mentions that nothing keeps others from writing to a volume at the same time.
+pub(crate) fn mention_unprotected(image: &Path, features: &Features) {
+    if is_address(image) && !features.incompat.contains(Incompat::MMP) {
+        let name = shown(image.as_os_str().as_bytes());
+        tell(format_args!(
+            "{name}: note: it lacks the feature mmp, so nothing keeps others from writing to it at the same time; \
+             'hectare tune -O mmp' adds it"
+        ));
+    }
+}
+
+/// What the features of a new volume begin with: protection, if it is an ext4 volume on a server.
+pub(crate) fn first_features(image: &Path, options: &FormatOptions) -> Vec<FeatureEdit> {
+    let is_meant = is_address(image) && options.fs_type == FsType::Ext4;
+    let mmp = Feature::Incompat(Incompat::MMP);
+    is_meant.then_some(FeatureEdit::On(mmp)).into_iter().collect()
 }
 
 /// Whether an image is named by the address of an export.

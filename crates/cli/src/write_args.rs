@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, whole_device};
 use crate::partition_args::Part;
+use crate::remote::Takeover;
 use crate::reproducible;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hectare_device::Device;
@@ -202,6 +203,8 @@ pub(crate) struct Writing {
     pub(crate) journal: Journal,
     #[command(flatten)]
     pub(crate) explain: Explain,
+    #[command(flatten)]
+    pub(crate) takeover: Takeover,
 }
 
 /// Whether to report the search of allocation requests.

@@ -35,7 +35,7 @@ use crate::protocol::request::Command;
 use crate::protocol::{CommandFlags, ExportFlags};
 use assembly::Reply;
 use hectare_device::{
-    Device, Error, Extent, Operation, Reason, Result, Span, check_change, check_range, total_len,
+    Device, Error, Extent, Fence, Operation, Reason, Result, Span, check_change, check_range, total_len,
 };
 use hectare_units::{Bytes, index_of};
 use link::{Failure, Link};
@@ -43,6 +43,7 @@ use parking_lot::Mutex;
 use pieces::Part;
 use rustix::io::Errno;
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -434,6 +435,14 @@ impl Device for NbdDevice {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn add_fence(&self, at: Bytes, fence: &Arc<dyn Fence>) {
+        self.link.add_fence(at.get(), Arc::clone(fence));
+    }
+
+    fn remove_fence(&self, fence: &Arc<dyn Fence>) {
+        self.link.remove_fence(fence);
     }
 
     fn alignment(&self) -> u32 {

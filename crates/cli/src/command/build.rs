@@ -11,6 +11,7 @@ use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
+use crate::remote::first_features;
 use crate::reproducible::epoch as source_date_epoch;
 use crate::size_arg::parse_size;
 use goal::Target;
@@ -215,6 +216,7 @@ impl Arguments {
         self.format.refuse_external_journal("hectare build")?;
         let mut options = self.format.options()?;
         options.fs_type = FsType::by_name(&self.fs_type).map_err(usage)?;
+        options.features.splice(..0, first_features(self.image(), &options));
         if !self.format.asks_for_reserve() {
             options.reserved_percent = 0.0;
         }

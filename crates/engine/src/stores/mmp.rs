@@ -7,13 +7,22 @@
 //! and closing writes *clean* again. All this is as the kernel does it; reading takes no part in it.
 //!
 //! Each time before it writes, the thread checks that the block is as it left it. If another host has written
-//! there, both use the volume: ours ends all changes at once, and does not touch the block any more.
+//! there, both use the volume: ours ends all changes at once, and does not touch the block any more. The kernel
+//! does no more than that. Here, each change of the device also asks whether the block was seen as it should be
+//! a short time ago ([`lease`]), so that a process that was stopped, or whose network was away, writes nothing
+//! after another host has taken its volume.
+//!
+//! Two hosts that find the volume *clean* at the same moment are kept apart by a pause between writing our
+//! number and reading it again ([`OpenOptions::mmp_settle`]); the kernel has none.
 //!
 //! The thread is one of its own, not the one that commits: a commit may take longer than others wait.
 
+mod lease;
+pub(crate) use lease::taken;
+
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
-use hectare_device::Device;
+use hectare_device::{Device, Fence, FencedDevice};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Incompat;
@@ -21,8 +30,10 @@ use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::{SECONDS_MAX, Timestamp};
 use hectare_units::{BlockNr, Bytes, low32, random};
+use lease::{Clock, Lease};
 use log::warn;
 use parking_lot::{Condvar, Mutex};
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -55,21 +66,24 @@ impl MmpBlock {
 
     fn read(&self, device: &dyn Device) -> Result<Mmp> {
         let mut bytes = vec![0; self.len];
-        device.read_at(self.at, &mut bytes)?;
+        device.read_fresh(self.at, &mut bytes)?;
         Ok(Mmp::parse(&bytes, self.block, self.seed)?)
     }
 
     fn write(&self, device: &dyn Device, mmp: &Mmp) -> Result<()> {
-        device.write_at(self.at, &mmp.render(self.seed))?;
-        Ok(device.flush()?)
+        Ok(device.write_durable(self.at, &[IoSlice::new(&mmp.render(self.seed))])?)
     }
 }
 
 /// A volume that others can see is in use. Dropping it stops the renewal and leaves the block as it is.
 pub(crate) struct Guard {
+    device: Arc<dyn Device>,
     place: MmpBlock,
     /// Seconds between two changes of the block.
     interval: u16,
+    lease: Arc<Lease>,
+    /// The lease, as devices know it.
+    fence: Arc<dyn Fence>,
     shared: Arc<Shared>,
     heartbeat: Option<JoinHandle<()>>,
     /// The time that everything is stamped with, if it does not pass: what is left when the volume is closed
@@ -86,8 +100,8 @@ struct Shared {
 #[derive(Default)]
 struct Watch {
     stop: bool,
-    /// Who has written to the block, if anybody has.
-    lost: Option<String>,
+    /// Whether another host has written to the block.
+    lost: bool,
     on_loss: Option<OnLoss>,
 }
 
@@ -102,9 +116,10 @@ pub(crate) fn enter(
         return Ok(None);
     }
     let place = MmpBlock::of(sb);
+    let began = Clock::Boot.now();
     let found = place.read(&**device)?;
     let wait = match &found.status {
-        Status::Clean => Duration::ZERO,
+        Status::Clean => Wait::Settle(began, options.mmp_settle, wait_for(&found, sb, place.block)?),
         Status::Fsck => {
             return Err(Error::Unsupported(
                 "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear \
@@ -113,7 +128,8 @@ pub(crate) fn enter(
             ));
         }
         Status::InUse { .. } if !options.mmp_wait => {
-            let gone = ", or, if that host is gone, clear the mark with tune2fs -f -E clear_mmp";
+            let gone = ", or, if that host is gone, take it over (--takeover) or clear the mark with \
+                        tune2fs -f -E clear_mmp";
             return Err(in_use(&found, gone));
         }
         Status::InUse { .. } => {
@@ -125,12 +141,33 @@ pub(crate) fn enter(
             if again.status != found.status {
                 return Err(in_use(&again, ""));
             }
-            wait
+            Wait::Full(wait)
         }
     };
-    let mut guard = Guard::take(device, sb, place, wait)?;
+    let mut guard = Guard::take(device, sb, place, &wait)?;
     guard.fixed_time = options.fixed_time;
     Ok(Some(guard))
+}
+
+/// How long to wait between writing our mark and reading it again.
+enum Wait {
+    /// As long as the volume's user may take to change it.
+    Full(Duration),
+    /// Of a volume that is clean, and was read at a moment: so long if it is written no later than that,
+    /// else the time after it.
+    Settle(Duration, Duration, Duration),
+}
+
+impl Wait {
+    /// The wait once our mark is written.
+    fn after(&self, written: Duration) -> Duration {
+        match *self {
+            Self::Full(wait) => wait,
+            Self::Settle(_, settle, _) if settle.is_zero() => settle,
+            Self::Settle(began, settle, _) if written.saturating_sub(began) <= settle => settle,
+            Self::Settle(_, _, full) => full,
+        }
+    }
 }
 
 /// How long the user of a volume may take to change the block.
@@ -153,19 +190,26 @@ fn described(mmp: &Mmp) -> String {
     let seconds = i64::try_from(mmp.time).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
     let time = Timestamp::from_seconds(seconds).utc();
     match &mmp.status {
-        Status::InUse { node, device, .. } => format!("host {node}, device {device}, last seen {time}"),
+        Status::InUse { node, device, .. } => match program_of(device) {
+            Some((program, process, device)) => {
+                format!(
+                    "host {node}, program {program} (process {process}), device {device}, last seen {time}"
+                )
+            }
+            None => format!("host {node}, device {device}, last seen {time}"),
+        },
         Status::Fsck => format!("e2fsck, since {time}"),
         Status::Clean => format!("nobody, since {time}"),
     }
 }
 
 impl Guard {
-    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, place: MmpBlock, wait: Duration) -> Result<Self> {
+    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, place: MmpBlock, wait: &Wait) -> Result<Self> {
         let interval = sb.raw().s_mmp_update_interval.get().max(1);
         let mine = Mmp {
             status: Status::InUse {
                 node: node_name(),
-                device: short_name(device.name()),
+                device: user_name(device.name()),
                 sequence: arbitrary_sequence(),
             },
             time: now(),
@@ -174,33 +218,46 @@ impl Guard {
         // As it will be read: names are cut to their fields.
         let mine = Mmp::parse(&mine.render(place.seed), place.block, place.seed)?;
         place.write(&**device, &mine)?;
-        thread::sleep(wait);
+        let clock = Clock::Boot;
+        thread::sleep(wait.after(clock.now()));
+        let seen = clock.now();
         let found = place.read(&**device)?;
         if found.status != mine.status {
             return Err(in_use(&found, ""));
         }
         let shared = Arc::new(Shared::default());
+        let alarm = {
+            let shared = Arc::clone(&shared);
+            move || {
+                shared.watch.lock().lost = true;
+                shared.changed.notify_all();
+            }
+        };
+        let lease = Arc::new(Lease::new(place, clock, mine, seen, Box::new(alarm)));
         let heartbeat = {
-            let (device, shared) = (Arc::clone(device), Arc::clone(&shared));
+            let (device, shared, lease) = (Arc::clone(device), Arc::clone(&shared), Arc::clone(&lease));
             let every = Duration::from_secs(interval.into());
             thread::Builder::new()
                 .name("hectare-mmp".into())
-                .spawn(move || beat(&*device, place, &shared, mine, every))
+                .spawn(move || beat(&*device, &shared, &lease, every))
                 .map_err(|error| Error::Unsupported(format!("no thread can renew the mark (MMP): {error}")))?
         };
-        Ok(Self { place, interval, shared, heartbeat: Some(heartbeat), fixed_time: None })
+        let fence: Arc<dyn Fence> = Arc::clone(&lease) as _;
+        device.add_fence(place.at, &fence);
+        let device = Arc::clone(device);
+        let heartbeat = Some(heartbeat);
+        Ok(Self { device, place, interval, lease, fence, shared, heartbeat, fixed_time: None })
+    }
+
+    /// The device for the use of the volume: it takes changes only as long as the volume is ours.
+    pub(crate) fn fenced(&self) -> Arc<dyn Device> {
+        Arc::new(FencedDevice::new(Arc::clone(&self.device), self.place.at, Arc::clone(&self.fence)))
     }
 
     /// Sets what is done when another host has written to the block.
     pub(crate) fn on_loss(&self, act: OnLoss) {
-        let mut watch = self.shared.watch.lock();
-        match watch.lost.clone() {
-            Some(who) => {
-                drop(watch);
-                act(&who);
-            }
-            None => watch.on_loss = Some(act),
-        }
+        self.shared.watch.lock().on_loss = Some(act);
+        self.shared.changed.notify_all();
     }
 
     fn halt(&mut self) {
@@ -213,15 +270,16 @@ impl Guard {
         }
     }
 
-    /// Marks the volume as free again, unless another host has taken it.
-    pub(crate) fn leave(mut self, device: &dyn Device) -> Result<()> {
+    /// Marks the volume as free again and durably so, unless another host has taken it.
+    pub(crate) fn leave(mut self) -> Result<()> {
         self.halt();
-        if self.shared.watch.lock().lost.is_some() {
+        if self.lease.lost().is_some() {
             return Ok(());
         }
         let time = self.fixed_time.map_or_else(now, seconds_of);
-        let clean = Mmp { status: Status::Clean, time, check_interval: self.interval };
-        device.write_at(self.place.at, &clean.render(self.place.seed))?;
+        // Another host that has taken it meanwhile keeps it.
+        self.lease
+            .renew(&*self.device, Mmp { status: Status::Clean, time, check_interval: self.interval })?;
         Ok(())
     }
 }
@@ -229,24 +287,18 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.halt();
+        self.device.remove_fence(&self.fence);
     }
 }
 
 /// Changes the block at intervals, until the guard stops it or another host has written to it.
-fn beat(device: &dyn Device, place: MmpBlock, shared: &Shared, mut mine: Mmp, every: Duration) {
+fn beat(device: &dyn Device, shared: &Shared, lease: &Lease, every: Duration) {
     let mut last = Instant::now();
     loop {
-        let mut watch = shared.watch.lock();
-        while !watch.stop {
-            if shared.changed.wait_until(&mut watch, last + every).timed_out() {
-                break;
-            }
-        }
-        if watch.stop {
+        if !rest(shared, last + every) {
             return;
         }
-        drop(watch);
-        let before = mine.clone();
+        let mut mine = lease.newest();
         if let Status::InUse { sequence, .. } = &mut mine.status {
             *sequence = if *sequence < SEQUENCE_MAX { *sequence + 1 } else { 1 };
         }
@@ -255,30 +307,39 @@ fn beat(device: &dyn Device, place: MmpBlock, shared: &Shared, mut mine: Mmp, ev
         mine.time = now();
         mine.check_interval = u16::try_from(2 * took).unwrap_or(CHECK_MAX).clamp(CHECK_MIN, CHECK_MAX);
         last = Instant::now();
-        let renewed = match place.read(device) {
-            Ok(found) if found.status == before.status => place.write(device, &mine),
-            Ok(found) => return lose(shared, &described(&found)),
-            Err(Error::Corrupt(what)) => return lose(shared, &format!("somebody unknown: {what}")),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = renewed {
-            // After failed renewals other hosts may think the volume free; the next write fails too and
-            // latches.
+        if let Err(error) = lease.renew(device, mine) {
+            // Changes are admitted for some time, and then only if the mark can be read and is still ours.
             warn!("the mark of this host could not be renewed (MMP): {error}");
-            mine.status = before.status;
+        }
+        if let Some(who) = lease.lost() {
+            return end_changes(shared, &who);
         }
     }
 }
 
-/// Notes who has taken the volume, and has it end.
-fn lose(shared: &Shared, who: &str) {
+/// Waits until a moment. Returns whether to go on; if the volume is lost, it is ended here.
+fn rest(shared: &Shared, until: Instant) -> bool {
     let mut watch = shared.watch.lock();
-    watch.lost = Some(who.to_owned());
-    let act = watch.on_loss.take();
-    drop(watch);
-    if let Some(act) = act {
-        act(who);
+    while !watch.stop && !watch.lost {
+        if shared.changed.wait_until(&mut watch, until).timed_out() {
+            break;
+        }
     }
+    !watch.stop
+}
+
+/// Ends the volume, which another host has. Waits for it to be there, or the guard's end.
+fn end_changes(shared: &Shared, who: &str) {
+    let mut watch = shared.watch.lock();
+    let act = loop {
+        match watch.on_loss.take() {
+            Some(act) => break act,
+            None if watch.stop => return,
+            None => shared.changed.wait(&mut watch),
+        }
+    };
+    drop(watch);
+    act(who);
 }
 
 fn now() -> u64 {
@@ -298,9 +359,21 @@ fn arbitrary_sequence() -> u32 {
     low32(random::mixed(seed)) % SEQUENCE_MAX + 1
 }
 
-/// The last part of a device's name: the block has room for 31 bytes.
-fn short_name(name: &str) -> String {
-    name.rsplit('/').next().unwrap_or(name).to_owned()
+/// The program and process that has the volume, and the last part of the device's name there, for others to
+/// read: the block has room for 31 bytes.
+fn user_name(device: &str) -> String {
+    let path = device.split('?').next().unwrap_or(device);
+    let last = path.rsplit('/').next().unwrap_or(path);
+    let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_else(|_| "hectare".into());
+    format!("{}[{}] {last}", program.trim(), std::process::id())
+}
+
+/// The parts of such a name.
+fn program_of(name: &str) -> Option<(&str, &str, &str)> {
+    let (user, device) = name.split_once(' ')?;
+    let (program, process) = user.strip_suffix(']')?.split_once('[')?;
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some((program, process, device))
 }
 
 /// This host's name, for others to read.
@@ -308,3 +381,6 @@ fn node_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| "hectare".into(), |name| name.trim().into())
 }
+
+#[cfg(test)]
+mod tests;
