@@ -1,4 +1,4 @@
-//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]
+//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount|nbd [--only NAME]
 //! [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
@@ -7,6 +7,7 @@
 //! | [`check`] | checking, against e2fsck; described there, since its form differs |
 //! | [`mount`] | what goes through a mount, against fuse2fs; its own options and contenders |
 //! | [`io`] | overwriting, fsync, and the cost of the journal; on disk, too, and against a bare file |
+//! | [`nbd`] | NBD clients and servers; described there, since its form differs |
 //! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; described there, since its form differs |
 //!
 //! For `allocator` and `io`, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if requested, and
@@ -31,6 +32,7 @@ mod figures;
 mod io;
 mod mkfs;
 mod mount;
+mod nbd;
 mod plan;
 mod results;
 
@@ -42,7 +44,7 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount [--only NAME]... [--pairs N] \
+const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|nbd [--only NAME]... [--pairs N] \
                      [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// One comparison.
@@ -128,6 +130,9 @@ fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
 pub(crate) fn run(words: &[&str]) -> bool {
     if let ["mount", rest @ ..] = words {
         return mount::run(rest);
+    }
+    if let ["nbd", rest @ ..] = words {
+        return nbd::run(rest);
     }
     let options = match words {
         [comparison, rest @ ..] => Options::parse(comparison, rest),

@@ -62,7 +62,7 @@ pub(crate) fn whole_device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<d
 /// The bytes of a file, block device or export, also if they are those of a disk image.
 pub(crate) fn as_it_lies(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
     Ok(match remote::is_address(path) {
-        true => Arc::new(remote::open(path, hold == Hold::Everybody)?),
+        true => remote::open(path, hold == Hold::Everybody)?,
         false => Arc::new(file_device(path, hold)?),
     })
 }

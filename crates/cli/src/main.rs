@@ -77,6 +77,8 @@ struct Cli {
     max_memory: memory::MaxMemory,
     #[command(flatten)]
     reconnect_timeout: remote::ReconnectTimeout,
+    #[command(flatten)]
+    cache: remote::Cache,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -89,12 +91,13 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
-    let Cli { max_memory, reconnect_timeout, command } = match Cli::try_parse_from(arguments) {
+    let Cli { max_memory, reconnect_timeout, cache, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
         Err(error) => error.exit(),
     };
     reconnect_timeout.apply();
+    cache.apply();
     match max_memory.apply().and_then(|()| command.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => reporter.end(failure),

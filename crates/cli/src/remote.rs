@@ -7,13 +7,15 @@
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
+use crate::size_arg::parse_size;
+use hectare_device::{CacheCounters, CacheDevice, CacheLimits, Device};
 use hectare_engine::OpenOptions;
 use hectare_ext4::feature::{Feature, Features, Incompat};
 use hectare_mkfs::{FeatureEdit, FormatOptions, FsType};
 use hectare_nbd::{Address, NbdDevice, Options};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long opening for writing waits so that two openers at the same moment see each other: more than a line
@@ -21,6 +23,45 @@ use std::time::Duration;
 const SETTLE: Duration = Duration::from_secs(1);
 
 static TIMEOUT: OnceLock<Duration> = OnceLock::new();
+static CACHE: OnceLock<Cache> = OnceLock::new();
+
+/// The memory for what is read from and written to a server.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Cache {
+    /// For images on servers (nbd://...): memory for what was read and what is to be written; 0 for none
+    #[arg(long = "cache", global = true, value_name = "SIZE", hide_short_help = true)]
+    #[arg(value_parser = parse_size, default_value = "32M")]
+    bytes: u64,
+    /// For images on servers: print how many requests were made, and what the cache did, on standard error
+    #[arg(long, global = true, hide_short_help = true)]
+    remote_stats: bool,
+}
+
+impl Cache {
+    /// Holds for all servers from here on.
+    pub(crate) fn apply(self) {
+        CACHE.get_or_init(|| self);
+    }
+
+    /// A device with the cache over it.
+    fn over(self, device: NbdDevice) -> CacheDevice<NbdDevice> {
+        let bytes = usize::try_from(self.bytes).unwrap_or(usize::MAX / 2);
+        let cached = CacheDevice::new(device, CacheLimits::of(bytes));
+        if !self.remote_stats {
+            return cached;
+        }
+        cached.at_end(|device, counters| {
+            let CacheCounters { hits, misses, fetched, gathered, written } = counters;
+            tell(format_args!(
+                "{}: {} requests, {} connections made again; cache: {hits} reads hit, {misses} missed, {fetched} \
+                 bytes fetched; {gathered} writes became {written}",
+                device.name(),
+                device.requests(),
+                device.reconnects()
+            ));
+        })
+    }
+}
 
 /// How long a server may be away.
 #[derive(clap::Args, Clone, Copy, Default)]
@@ -91,8 +132,22 @@ pub(crate) fn end_of_address(argument: &[u8]) -> Option<usize> {
     Some(slash + argument[slash..].iter().position(|byte| *byte == b':')?)
 }
 
+/// The export that an image is, with a cache over it.
+pub(crate) fn open(image: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
+    let device = connect(image, write)?;
+    Ok(match CACHE.get() {
+        Some(cache) => Arc::new(cache.over(device)),
+        None => Arc::new(device),
+    })
+}
+
+/// The export alone, for those that are not its only user.
+pub(crate) fn open_shared(image: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
+    Ok(Arc::new(connect(image, write)?))
+}
+
 /// Connects to the export that an image is.
-pub(crate) fn open(image: &Path, write: bool) -> Outcome<NbdDevice> {
+fn connect(image: &Path, write: bool) -> Outcome<NbdDevice> {
     let text = image.as_os_str().as_bytes();
     let address =
         Address::parse(text).map_err(|error| Failure::of(Address::without_secrets(&shown(text)), error))?;

@@ -5,6 +5,7 @@ use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
+use crate::remote;
 use hectare_nbd::{Address, Export, Listener, PORT, Place, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -58,8 +59,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = arguments.part.shown(&shown(arguments.image.as_os_str().as_bytes()));
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
     let hold = if arguments.read_only { Hold::Writers } else { Hold::Everybody };
-    // The disk as a whole, also if there is only one volume on it.
-    let device = arguments.part.of(whole_device(&arguments.image, arguments.part, hold)?)?;
+    // The disk as a whole, also if there is only one volume on it. What is passed on is not kept here: others may
+    // have the same export.
+    let disk = match remote::is_address(&arguments.image) {
+        true => remote::open_shared(&arguments.image, hold == Hold::Everybody)?,
+        false => whole_device(&arguments.image, arguments.part, hold)?,
+    };
+    let device = arguments.part.of(disk)?;
     let export = Export {
         device,
         name: arguments.export.clone().into_bytes(),

@@ -113,7 +113,11 @@ pub struct CacheDevice<D: Device> {
     /// Held by the thread that does the gathered writes.
     writing: Mutex<()>,
     tally: Tally,
+    at_end: Option<AtEnd<D>>,
 }
+
+/// What is called when a cache ends.
+type AtEnd<D> = Box<dyn FnOnce(&D, CacheCounters) + Send + Sync>;
 
 struct State {
     pages: Pages,
@@ -174,7 +178,18 @@ impl<D: Device> CacheDevice<D> {
             failed: None,
         };
         let (state, ended, writing) = (Mutex::new(state), Condvar::new(), Mutex::new(()));
-        Self { inner, limits, page, state, ended, writing, tally: Tally::default() }
+        Self { inner, limits, page, state, ended, writing, tally: Tally::default(), at_end: None }
+    }
+
+    /// Calls `tell` with the device below and the final counters when the cache is dropped.
+    #[must_use]
+    pub fn at_end(self, tell: impl FnOnce(&D, CacheCounters) + Send + Sync + 'static) -> Self
+    where
+        D: 'static,
+    {
+        let mut this = self;
+        this.at_end = Some(Box::new(tell));
+        this
     }
 
     /// The device below, which lacks what is gathered.
@@ -473,6 +488,9 @@ impl<D: Device> Drop for CacheDevice<D> {
     fn drop(&mut self) {
         // Where it matters, it was flushed.
         let _ = self.write_gathered();
+        if let Some(tell) = self.at_end.take() {
+            tell(&self.inner, self.counters());
+        }
     }
 }
 
