@@ -2,8 +2,8 @@
 //! path.
 //!
 //! A server keeps nobody else from using an export: unlike files and block devices it has no locks that can
-//! be taken here. So volumes on servers are made with multiple-mount protection (`mmp`), and one that somebody
-//! has in use is refused for writing, unless it is to be taken over.
+//! be taken here. So volumes on servers are made with multiple-mount protection (`mmp`), and one that is in use
+//! is refused for writing, unless it is to be taken over.
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
@@ -51,10 +51,10 @@ impl Cache {
             return cached;
         }
         cached.at_end(|device, counters| {
-            let CacheCounters { hits, misses, fetched, gathered, written } = counters;
+            let CacheCounters { hits, misses, fetched, buffered, written } = counters;
             tell(format_args!(
-                "{}: {} requests, {} connections made again; cache: {hits} reads hit, {misses} missed, {fetched} \
-                 bytes fetched; {gathered} writes became {written}",
+                "{}: {} requests, {} connections made again; cache: {hits} reads hit, {misses} missed, \
+                 {fetched} bytes fetched; {buffered} writes became {written}",
                 device.name(),
                 device.requests(),
                 device.reconnects()
@@ -106,8 +106,8 @@ pub(crate) fn mention_unprotected(image: &Path, features: &Features) {
     if is_address(image) && !features.incompat.contains(Incompat::MMP) {
         let name = shown(image.as_os_str().as_bytes());
         tell(format_args!(
-            "{name}: note: it lacks the feature mmp, so nothing keeps others from writing to it at the same time; \
-             'hectare tune -O mmp' adds it"
+            "{name}: note: it lacks the feature mmp, so nothing keeps others from writing to it at the same \
+             time; 'hectare tune -O mmp' adds it"
         ));
     }
 }

@@ -186,8 +186,15 @@ fn one_run(seed: u64, folder: &Path, oracle: Option<&Oracle>) -> Told<Outcome> {
         false => drop(volume.shut_down(Shutdown::Cut)),
     }
     let (requests, reconnects) = (client.requests(), client.reconnects());
-    network.block();
-    drop((volume, client));
+    if volume.superblock().features().incompat.contains(Incompat::MMP) {
+        // Without the server it would try for its whole patience to release its mark.
+        drop(volume);
+        network.block();
+    } else {
+        network.block();
+        drop(volume);
+    }
+    drop(client);
     let promises = judge(&store.after_power_cut(), seed, &program, oracle)?;
     let (steps, ended) = (program.steps(), program.ended().is_some());
     Ok(Outcome { fault, steps, promises, reconnects, requests, ended, longest })

@@ -3,8 +3,8 @@
 //!
 //! | cases | ours | theirs | on |
 //! |---|---|---|---|
-//! | `client-random-read`, `-write` | 4 KiB, 64 at once, by threads of the client crate | fio's engine `nbd`, depth 64 | qemu-nbd |
-//! | `client-read`, `client-write` | all of the export in pieces of 4 MiB, 4 threads | nbdcopy | qemu-nbd |
+//! | `client-random-*` | 4 KiB, 64 at once, by threads | fio's engine `nbd`, depth 64 | qemu-nbd |
+//! | `client-read`, `-write` | all of it in pieces of 4 MiB, 4 threads | nbdcopy | qemu-nbd |
 //! | `server-*` | `hectare serve` | qemu-nbd, nbdkit's plugin `file` | fio and nbdcopy |
 //!
 //! The export is a file in memory, full of data, so that neither a disk nor holes are measured. The order of the

@@ -2,34 +2,34 @@
 //!
 //! - *Reads* are kept in pages, up to a bound; of reads that follow each other, more is fetched than was asked for
 //!   ([`streams`]).
-//! - *Writes* are gathered ([`gathered`]) and done later: adjacent ones as one, several at a time. A flush does
+//! - *Writes* are buffered ([`buffered`]) and done later: adjacent ones as one, several at a time. A flush does
 //!   all of them before it flushes the device below.
 //!
 //! What a crash leaves is something that it could have left without this layer: a write that has not reached the
 //! device is a write that was lost, and until a flush any may be. A durable write is done at once; that is all it
-//! promises. Nothing gathered before a flush is done after it.
+//! promises. Nothing buffered before a flush is done after it.
 //!
 //! Invariants:
-//! - A page has what the device would have if all gathered writes were done. It is changed where the write is
-//!   gathered, or after the device was changed.
+//! - A page has what the device would have if all buffered writes were done. It is changed where the write is
+//!   buffered, or after the device was changed.
 //! - A *fill* (a read of the device that makes pages) is thrown away if a change of its range began before it
 //!   ended, or had not ended when it began.
 //! - Of two changes of the same bytes, the older has ended on the device before the newer begins.
 //!
 //! Hazards:
-//! - *Late errors.* A gathered write that fails is reported by the next change or flush, and then by all of them:
+//! - *Late errors.* A buffered write that fails is reported by the next change or flush, and then by all of them:
 //!   what the device holds is not known any more.
 //! - *One user.* Changes that others make to the storage are not seen, but by [`Device::read_fresh`]. With a fence
 //!   ([`Device::add_fence`]) the device begins to be one's own: nothing from before is kept.
-//! - Dropping the device does what was gathered, but nobody learns whether that failed: flush before.
+//! - Dropping the device does what was buffered, but nobody learns whether that failed: flush before.
 
-mod gathered;
+mod buffered;
 mod pages;
 mod streams;
 
 use crate::device::{check_change, check_range, copy_through_memory, of_inner, total_len};
 use crate::{Device, Error, Extent, Fence, Operation, Result, Span};
-use gathered::Gathered;
+use buffered::Buffered;
 use hectare_units::{Bytes, index_of, u64_of};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -55,20 +55,20 @@ pub struct CacheLimits {
     pub bytes: usize,
     /// The most bytes that are fetched at once of reads that follow each other; zero for no more than is asked.
     pub read_ahead: usize,
-    /// The bytes of writes that are gathered before they are done; zero if each is to be done at once.
-    pub gather: usize,
+    /// The bytes of writes that are buffered before they are done; zero if each is to be done at once.
+    pub buffer: usize,
 }
 
 impl CacheLimits {
     /// Limits that suit a number of bytes in all: at most half of them, and 8 MiB, for writes.
     #[must_use]
     pub fn of(bytes: usize) -> Self {
-        // Writes that are under way are kept beside those that are gathered.
-        Self { bytes, read_ahead: (bytes / 16).min(1 << 20), gather: (bytes / 4).min(8 << 20) }
+        // Writes that are under way are kept beside those that are buffered.
+        Self { bytes, read_ahead: (bytes / 16).min(1 << 20), buffer: (bytes / 4).min(8 << 20) }
     }
 
     fn pages(&self) -> usize {
-        self.bytes.saturating_sub(2 * self.gather)
+        self.bytes.saturating_sub(2 * self.buffer)
     }
 }
 
@@ -81,8 +81,8 @@ pub struct CacheCounters {
     pub misses: u64,
     /// The bytes that were read from the device.
     pub fetched: Bytes,
-    /// Writes that were gathered.
-    pub gathered: u64,
+    /// Writes that were buffered.
+    pub buffered: u64,
     /// The writes of the device that they became.
     pub written: u64,
 }
@@ -92,7 +92,7 @@ struct Tally {
     hits: AtomicU64,
     misses: AtomicU64,
     fetched: AtomicU64,
-    gathered: AtomicU64,
+    buffered: AtomicU64,
     written: AtomicU64,
 }
 
@@ -110,7 +110,7 @@ pub struct CacheDevice<D: Device> {
     state: Mutex<State>,
     /// Told when writes or changes have ended.
     ended: Condvar,
-    /// Held by the thread that does the gathered writes.
+    /// Held by the thread that does the buffered writes.
     writing: Mutex<()>,
     tally: Tally,
     at_end: Option<AtEnd<D>>,
@@ -123,13 +123,13 @@ struct State {
     pages: Pages,
     streams: Streams,
     /// What is to be written.
-    gathered: Gathered,
-    /// What is being written, older than what is gathered.
-    under_way: Arc<Gathered>,
+    buffered: Buffered,
+    /// What is being written, older than what is buffered.
+    under_way: Arc<Buffered>,
     /// Other changes that are under way.
     changes: Vec<Span>,
     fills: Vec<(Span, Arc<AtomicBool>)>,
-    /// The first failure of a gathered write.
+    /// The first failure of a buffered write.
     failed: Option<Error>,
 }
 
@@ -150,7 +150,7 @@ impl State {
     /// The bytes of a range that are not on the device yet, oldest first.
     fn ahead_of_device(&self, span: Span) -> Vec<(u64, Vec<u8>)> {
         let mut parts = self.under_way.within(span);
-        parts.extend(self.gathered.within(span));
+        parts.extend(self.buffered.within(span));
         parts
     }
 }
@@ -171,7 +171,7 @@ impl<D: Device> CacheDevice<D> {
         let state = State {
             pages: Pages::new(index_of(page), limits.pages()),
             streams: Streams::new(limits.read_ahead),
-            gathered: Gathered::default(),
+            buffered: Buffered::default(),
             under_way: Arc::default(),
             changes: Vec::new(),
             fills: Vec::new(),
@@ -192,7 +192,7 @@ impl<D: Device> CacheDevice<D> {
         this
     }
 
-    /// The device below, which lacks what is gathered.
+    /// The device below, which lacks what is buffered.
     #[must_use]
     pub fn inner(&self) -> &D {
         &self.inner
@@ -202,17 +202,17 @@ impl<D: Device> CacheDevice<D> {
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let Tally { hits, misses, fetched, gathered, written } = &self.tally;
+        let Tally { hits, misses, fetched, buffered, written } = &self.tally;
         CacheCounters {
             hits: load(hits),
             misses: load(misses),
             fetched: Bytes::new(load(fetched)),
-            gathered: load(gathered),
+            buffered: load(buffered),
             written: load(written),
         }
     }
 
-    /// The state, unless a gathered write has failed.
+    /// The state, unless a buffered write has failed.
     fn unfailed(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state.lock();
         match &state.failed {
@@ -265,7 +265,7 @@ impl<D: Device> CacheDevice<D> {
     }
 
     /// Gathers a write.
-    fn gather(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+    fn buffer(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         let span = Span::new(at, total_len(parts));
         let full = {
             let mut state = self.unfailed()?;
@@ -277,21 +277,21 @@ impl<D: Device> CacheDevice<D> {
             let mut at = at.get();
             for part in parts {
                 state.pages.change(at, part);
-                state.gathered.put(at, part);
+                state.buffered.put(at, part);
                 at += u64_of(part.len());
             }
-            state.gathered.bytes() > self.limits.gather
+            state.buffered.bytes() > self.limits.buffer
         };
-        Tally::add(&self.tally.gathered, 1);
-        if full { self.write_gathered() } else { Ok(()) }
+        Tally::add(&self.tally.buffered, 1);
+        if full { self.write_buffered() } else { Ok(()) }
     }
 
-    /// Does what was gathered, and waits for what another thread does of it.
-    fn write_gathered(&self) -> Result<()> {
+    /// Does what was buffered, and waits for what another thread does of it.
+    fn write_buffered(&self) -> Result<()> {
         let _alone = self.writing.lock();
         let batch = {
             let mut state = self.unfailed()?;
-            state.under_way = Arc::new(std::mem::take(&mut state.gathered));
+            state.under_way = Arc::new(std::mem::take(&mut state.buffered));
             Arc::clone(&state.under_way)
         };
         let runs = batch.runs();
@@ -310,7 +310,7 @@ impl<D: Device> CacheDevice<D> {
     }
 
     /// Writes runs, several at a time.
-    fn write_runs(&self, runs: &[gathered::Run<'_>]) -> Result<()> {
+    fn write_runs(&self, runs: &[buffered::Run<'_>]) -> Result<()> {
         let next = AtomicU64::new(0);
         let work = || loop {
             let turn = index_of(next.fetch_add(1, Ordering::Relaxed));
@@ -347,7 +347,7 @@ impl<D: Device> CacheDevice<D> {
             while in_the_way(&state) {
                 self.ended.wait(&mut state);
             }
-            state.gathered.cut(span);
+            state.buffered.cut(span);
             state.spoil_fills(span);
             state.changes.push(span);
         }
@@ -412,8 +412,8 @@ impl<D: Device> Device for CacheDevice<D> {
         if span.len == Bytes::ZERO {
             return Ok(());
         }
-        if span.len.get() < u64_of(self.limits.gather / 2) {
-            return self.gather(at, parts);
+        if span.len.get() < u64_of(self.limits.buffer / 2) {
+            return self.buffer(at, parts);
         }
         self.change(span, || self.inner.write_all_at(at, parts), |pages| pages.change_parts(at.get(), parts))
     }
@@ -428,7 +428,7 @@ impl<D: Device> Device for CacheDevice<D> {
         if self.is_read_only() {
             return self.inner.flush();
         }
-        self.write_gathered()?;
+        self.write_buffered()?;
         self.inner.flush()
     }
 
@@ -450,7 +450,7 @@ impl<D: Device> Device for CacheDevice<D> {
     }
 
     fn resize(&self, len: Bytes) -> Result<()> {
-        self.write_gathered()?;
+        self.write_buffered()?;
         let all = Span::new(Bytes::ZERO, self.inner.len().max(len));
         self.change(all, || self.inner.resize(len), |pages| pages.clear())
     }
@@ -471,7 +471,7 @@ impl<D: Device> Device for CacheDevice<D> {
         check_range(self, Operation::Read, span)?;
         let first = {
             let state = self.state.lock();
-            [state.gathered.first(span), state.under_way.first(span)]
+            [state.buffered.first(span), state.under_way.first(span)]
                 .into_iter()
                 .flatten()
                 .min_by_key(|s| s.at)
@@ -487,7 +487,7 @@ impl<D: Device> Device for CacheDevice<D> {
 impl<D: Device> Drop for CacheDevice<D> {
     fn drop(&mut self) {
         // Where it matters, it was flushed.
-        let _ = self.write_gathered();
+        let _ = self.write_buffered();
         if let Some(tell) = self.at_end.take() {
             tell(&self.inner, self.counters());
         }

@@ -1,3 +1,5 @@
+//! The cache beside a model of the device, after crashes, with faults and with threads.
+
 use super::*;
 use crate::{CrashStates, Discarded, FaultDevice, MemoryDevice, Outcome, RecordDevice, Rule, StatsDevice};
 use hectare_units::random::SplitMix64;
@@ -6,8 +8,8 @@ use std::collections::HashSet;
 
 const LEN: u64 = 64 << 10;
 
-fn limits(pages: usize, read_ahead: usize, gather: usize) -> CacheLimits {
-    CacheLimits { bytes: 2 * gather + pages * 4300, read_ahead, gather }
+fn limits(pages: usize, read_ahead: usize, buffer: usize) -> CacheLimits {
+    CacheLimits { bytes: 2 * buffer + pages * 4300, read_ahead, buffer }
 }
 
 #[derive(Clone, Debug)]
@@ -92,9 +94,9 @@ fn step(device: &dyn Device, model: &mut [u8], number: usize, step: &Step) {
 proptest! {
     #[test]
     fn it_is_the_device_below(steps in steps(80), pages in 0_usize..12, ahead in 0_usize..20_000,
-        gather in prop_oneof![Just(0_usize), 1_usize..40_000]) {
+        buffer in prop_oneof![Just(0_usize), 1_usize..40_000]) {
         let memory = Arc::new(MemoryDevice::new(Bytes::new(LEN)));
-        let device = CacheDevice::new(Arc::clone(&memory), limits(pages, ahead, gather));
+        let device = CacheDevice::new(Arc::clone(&memory), limits(pages, ahead, buffer));
         let mut model = vec![0; index_of(LEN)];
         for (number, one) in steps.iter().enumerate() {
             step(&device, &mut model, number, one);
@@ -106,7 +108,7 @@ proptest! {
         device.read_at(Bytes::ZERO, &mut whole).unwrap();
         prop_assert!(whole == model);
         drop(device);
-        prop_assert!(memory.to_vec() == model, "what was gathered was not written at the end");
+        prop_assert!(memory.to_vec() == model, "what was buffered was not written at the end");
     }
 }
 
@@ -198,7 +200,7 @@ proptest! {
         for (after, without) in without.iter().enumerate() {
             let with = possible(&log, after as u64, 24);
             for (sector, (with, without)) in with.iter().zip(without).enumerate() {
-                prop_assert!(with.is_subset(without), "after {after}, sector {sector}: {with:?}, {without:?}");
+                prop_assert!(with.is_subset(without), "{after}, {sector}: {with:?}, {without:?}");
             }
         }
     }
@@ -224,7 +226,7 @@ fn adjacent_writes_become_one_and_reads_that_go_on_few() {
     device.read_at(Bytes::mib(6) - Bytes::kib(8), &mut buf).unwrap();
     assert_eq!(done(Operation::Read), before);
     let counters = device.counters();
-    assert_eq!((counters.gathered, counters.written), (64, 1));
+    assert_eq!((counters.buffered, counters.written), (64, 1));
     assert!(counters.hits > 480 && counters.misses < 20, "{counters:?}");
 }
 
@@ -233,7 +235,7 @@ fn a_write_that_fails_late_ends_all_changes() {
     let faulty = Arc::new(FaultDevice::new(MemoryDevice::new(Bytes::mib(1))));
     let device = CacheDevice::new(Arc::clone(&faulty), CacheLimits::of(1 << 20));
     device.read_at(Bytes::ZERO, &mut [0; 10]).unwrap();
-    device.write_at(Bytes::ZERO, b"gathered").unwrap();
+    device.write_at(Bytes::ZERO, b"buffered").unwrap();
     faulty.add(Rule::new(Outcome::IO).on(&[Operation::Write]).times(1));
     device.flush().unwrap_err();
     assert!(device.flush().is_err() && device.write_at(Bytes::ZERO, b"x").is_err());

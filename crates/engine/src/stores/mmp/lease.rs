@@ -139,7 +139,8 @@ fn valid_for(one: &Mmp, other: &Mmp) -> u64 {
 /// What an error says once another host has the volume.
 pub(crate) fn taken(who: &str) -> String {
     format!(
-        "another host has the volume in use as well (MMP): {who}; nothing more is changed here, run e2fsck -fy"
+        "another host has the volume in use as well (MMP): {who}; nothing more is changed here, run \
+         e2fsck -fy"
     )
 }
 

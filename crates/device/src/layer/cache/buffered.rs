@@ -1,4 +1,4 @@
-//! Writes that are gathered: the latest content by place, as a map without overlaps.
+//! Writes that are buffered: the latest content by place, as a map without overlaps.
 
 use crate::Span;
 use hectare_units::{Bytes, index_of, u64_of};
@@ -13,7 +13,7 @@ const PIECE_COST: usize = 128;
 
 /// Bytes by place.
 #[derive(Default, Debug)]
-pub(super) struct Gathered {
+pub(super) struct Buffered {
     pieces: BTreeMap<u64, Vec<u8>>,
     bytes: usize,
 }
@@ -24,7 +24,7 @@ pub(super) struct Run<'a> {
     pub(super) parts: Vec<IoSlice<'a>>,
 }
 
-impl Gathered {
+impl Buffered {
     /// What it takes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes + self.pieces.len() * PIECE_COST
