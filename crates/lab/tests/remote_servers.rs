@@ -1,6 +1,8 @@
 //! The engine on the servers of others: one file changed at random beside a model, and many small files, with
 //! e2fsck on the exported bytes.
 
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
+
 use hectare_device::{CacheDevice, CacheLimits, Device};
 use hectare_engine::{Creation, FallocateMode, OpenOptions, Volume};
 use hectare_mkfs::{FormatOptions, Plan, execute};

@@ -1,5 +1,7 @@
 //! A volume of an exbibyte on a server: how many requests it takes to make it, and that it is as in memory.
 
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
+
 use hectare_device::{Device, SparseDevice};
 use hectare_engine::Timestamp;
 use hectare_mkfs::{FormatOptions, Plan, execute};
