@@ -139,7 +139,7 @@ fn one_run(seed: u64, folder: &Path, oracle: Option<&Oracle>) -> Told<Outcome> {
     let mut random = SplitMix64::stream(seed, 1);
     let fault = Fault::of(seed);
     let store = Arc::new(Store::new(LEN, seed));
-    format(&*store, &mut random)?;
+    format(&store, &mut random)?;
     let mut served = Served::start(Arc::clone(&store), &folder.join("behind"))?;
     let network = Network::start(&folder.join("front"), &folder.join("behind"))?;
     let patience = if fault == Fault::Gone { Duration::from_secs(1) } else { PATIENCE };
