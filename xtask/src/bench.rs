@@ -1,5 +1,6 @@
-//! Comparisons with the kernel and others: `cargo xtask bench allocator|check|io|mkfs|mount|resize|salvage
-//! [--only NAME] [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
+//! Comparisons with the kernel and others: `cargo xtask bench
+//! allocator|check|io|mkfs|mount|nbd|resize|salvage [--only NAME] [--pairs N] [--seconds S] [--policy P]
+//! [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`mount`] | what goes through a mount, against fuse2fs; its own options and contenders |
 //! | [`salvage`] | salvage, against reading the image in sequence; described there, since its form differs |
 //! | [`io`] | overwriting, fsync, and the cost of the journal; on disk, too, and against a bare file |
+//! | [`nbd`] | NBD clients and servers; described there, since its form differs |
 //! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; described there, since its form differs |
 //! | [`resize`] | the smallest size, against resize2fs; described there, since its form differs |
 //!
@@ -33,6 +35,7 @@ mod figures;
 mod io;
 mod mkfs;
 mod mount;
+mod nbd;
 mod plan;
 mod resize;
 mod results;
@@ -46,8 +49,9 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|resize|salvage [--only NAME]... \
-                     [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
+const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|nbd|resize|salvage \
+                     [--only NAME]... [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] \
+                     [--json FILE] [--list]";
 
 /// One comparison.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +142,9 @@ fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
 pub(crate) fn run(words: &[&str]) -> bool {
     if let ["mount", rest @ ..] = words {
         return mount::run(rest);
+    }
+    if let ["nbd", rest @ ..] = words {
+        return nbd::run(rest);
     }
     let options = match words {
         [comparison, rest @ ..] => Options::parse(comparison, rest),

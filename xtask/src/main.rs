@@ -11,6 +11,7 @@
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
 //! | `crash` | tests the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
+//! | `remote` | volumes on servers and networks that fail, from seeds (see [`remote`]) |
 //! | `resize` | judges random resizes against resize2fs, e2fsck and the kernel (see [`resize`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
@@ -34,6 +35,7 @@ mod fuzz;
 mod killed;
 mod live;
 mod mutate;
+mod remote;
 mod repair;
 mod resize;
 mod salvage;
@@ -49,7 +51,7 @@ mod unicode;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|repair|resize|salvage|soak|stress|unicode";
+                     live|mutate|remote|repair|resize|salvage|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         ["corpus", ref rest @ ..] => corpus::run(rest),
         ["conform", ref rest @ ..] => conform::run(rest),
         ["crash", ref rest @ ..] => crash::run(rest),
+        ["remote", ref rest @ ..] => remote::run(rest),
         ["resize", ref rest @ ..] => resize::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["killed", ref rest @ ..] => killed::run(rest),

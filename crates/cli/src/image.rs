@@ -15,6 +15,7 @@ use crate::memory;
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
+use crate::remote::{adapt_to_server, mention_unprotected};
 use crate::write_args::{Explain, Looking, Tolerant, Writing};
 use hectare_device::Device;
 use hectare_engine::{Error, JournalDevice, OpenOptions, Volume};
@@ -84,7 +85,8 @@ impl Image {
 
     /// Opens an image that is to be filled.
     pub(crate) fn to_fill(path: &Path) -> Outcome<Self> {
-        let (part, options) = (Part::default(), OpenOptions::default());
+        let (part, mut options) = (Part::default(), OpenOptions::default());
+        adapt_to_server(path, &mut options);
         Self::open(path, part, Hold::Everybody, options, Tolerant::default())
     }
 
@@ -95,6 +97,7 @@ impl Image {
         adapt: impl FnOnce(&mut OpenOptions),
     ) -> Outcome<Self> {
         let mut options = writing.options()?;
+        adapt_to_server(path, &mut options);
         adapt(&mut options);
         if let Some(held) = Self::held(options.verify)? {
             return Ok(held);
@@ -113,6 +116,9 @@ impl Image {
         let has_journal = options.journal.is_some();
         let failed = |error: Error| Failure::of(&name, error);
         let volume = Volume::open(device, options).map_err(failed)?;
+        if hold == Hold::Everybody {
+            mention_unprotected(path, volume.superblock().features());
+        }
         Ok(Self { path: path.to_owned(), volume: Arc::new(volume), has_journal, is_batch: false })
     }
 

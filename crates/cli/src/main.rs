@@ -87,9 +87,14 @@ struct Cli {
     reconnect_timeout: remote::ReconnectTimeout,
     #[command(flatten)]
     store: store::StoreArguments,
+    #[command(flatten)]
     tls: remote::Tls,
     #[command(flatten)]
     physical_volumes: logical::PhysicalVolumes,
+    #[command(flatten)]
+    cache: remote::Cache,
+    #[command(flatten)]
+    takeover: remote::Takeover,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -102,15 +107,18 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
-    let Cli { max_memory, reconnect_timeout, store, tls, physical_volumes, command } =
-        match Cli::try_parse_from(arguments) {
-            Ok(cli) => cli,
-            Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
-            Err(error) => error.exit(),
-        };
+    let parsed = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
+        Err(error) => error.exit(),
+    };
+    let Cli { max_memory, reconnect_timeout, store, tls, physical_volumes, cache, takeover, command } =
+        parsed;
     reconnect_timeout.apply();
     physical_volumes.apply();
     store.apply();
+    cache.apply();
+    takeover.apply();
     let done = max_memory.apply().and_then(|()| tls.apply()).and_then(|()| command.run());
     store::print_costs();
     match done {

@@ -2,12 +2,17 @@
 //! path, with `nbds` through TLS; and in object stores ([`store`]).
 //!
 //! A server keeps nobody else from using an export: unlike files and block devices it has no locks that can
-//! be taken here.
+//! be taken here. So volumes on servers are made with multiple-mount protection (`mmp`), and one that is in use
+//! is refused for writing, unless it is to be taken over.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
+use crate::size_arg::parse_size;
 use crate::store;
-use hectare_device::Device;
+use hectare_device::{CacheCounters, CacheDevice, CacheLimits, Device};
+use hectare_engine::OpenOptions;
+use hectare_ext4::feature::{Feature, Features, Incompat};
+use hectare_mkfs::{FeatureEdit, FormatOptions, FsType};
 use hectare_nbd::{Address, NbdDevice, Options, Place, TlsClient, TlsServer};
 use hectare_units::Bytes;
 use std::ffi::OsString;
@@ -18,10 +23,54 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// How long opening for writing waits so that two openers at the same moment see each other: more than a line
+/// takes for two round trips.
+const SETTLE: Duration = Duration::from_secs(1);
+
 static TIMEOUT: OnceLock<Duration> = OnceLock::new();
 static TLS: OnceLock<Tls> = OnceLock::new();
 /// Whether the certificate is (also) that of a server.
 static SERVES: AtomicBool = AtomicBool::new(false);
+static CACHE: OnceLock<Cache> = OnceLock::new();
+static TAKES_OVER: AtomicBool = AtomicBool::new(false);
+
+/// The memory for what is read from and written to a server.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Cache {
+    /// For images on servers (nbd://...): memory for what was read and what is to be written; 0 for none
+    #[arg(long = "cache", global = true, value_name = "SIZE", hide_short_help = true)]
+    #[arg(value_parser = parse_size, default_value = "32M")]
+    bytes: u64,
+    /// For images on servers: print how many requests were made, and what the cache did, on standard error
+    #[arg(long, global = true, hide_short_help = true)]
+    remote_stats: bool,
+}
+
+impl Cache {
+    /// Holds for all servers from here on.
+    pub(crate) fn apply(self) {
+        CACHE.get_or_init(|| self);
+    }
+
+    /// A device with the cache over it.
+    fn over(self, device: NbdDevice) -> CacheDevice<NbdDevice> {
+        let bytes = usize::try_from(self.bytes).unwrap_or(usize::MAX / 2);
+        let cached = CacheDevice::new(device, CacheLimits::of(bytes));
+        if !self.remote_stats {
+            return cached;
+        }
+        cached.at_end(|device, counters| {
+            let CacheCounters { hits, misses, fetched, buffered, written } = counters;
+            tell(format_args!(
+                "{}: {} requests, {} connections made again; cache: {hits} reads hit, {misses} missed, \
+                 {fetched} bytes fetched; {buffered} writes became {written}",
+                device.name(),
+                device.requests(),
+                device.reconnects()
+            ));
+        })
+    }
+}
 
 /// How long a server may be away.
 #[derive(clap::Args, Clone, Copy, Default)]
@@ -104,9 +153,61 @@ pub(crate) fn arguments() -> Vec<OsString> {
     arguments
 }
 
+/// Whether a volume that was left in use is to be taken.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub(crate) struct Takeover {
+    /// For volumes on servers and in object stores: take one whose writer is gone: one that does not renew its mark
+    /// (MMP) while this waits, 22 seconds or more, or whose lease has ended
+    #[arg(long, global = true, hide_short_help = true)]
+    takeover: bool,
+}
+
+impl Takeover {
+    /// Holds for all volumes from here on.
+    pub(crate) fn apply(self) {
+        TAKES_OVER.store(self.takeover, Ordering::Relaxed);
+    }
+}
+
+/// Whether a volume is taken whose writer is gone.
+pub(crate) fn takes_over() -> bool {
+    TAKES_OVER.load(Ordering::Relaxed)
+}
+
+/// Sets how a volume that others may use is opened for writing.
+pub(crate) fn adapt_to_server(image: &Path, options: &mut OpenOptions) {
+    if is_export(image) {
+        options.mmp_wait = takes_over();
+        options.mmp_settle = SETTLE;
+    }
+}
+
+/// Mentions that nothing keeps others from writing to a volume at the same time.
+pub(crate) fn mention_unprotected(image: &Path, features: &Features) {
+    if is_export(image) && !features.incompat.contains(Incompat::MMP) {
+        let name = shown(image.as_os_str().as_bytes());
+        tell(format_args!(
+            "{name}: note: it lacks the feature mmp, so nothing keeps others from writing to it at the same \
+             time; 'hectare tune -O mmp' adds it"
+        ));
+    }
+}
+
+/// What the features of a new volume begin with: protection, if it is an ext4 volume on a server.
+pub(crate) fn first_features(image: &Path, options: &FormatOptions) -> Vec<FeatureEdit> {
+    let is_meant = is_export(image) && options.fs_type == FsType::Ext4;
+    let mmp = Feature::Incompat(Incompat::MMP);
+    is_meant.then_some(FeatureEdit::On(mmp)).into_iter().collect()
+}
+
 /// Whether an image is named by the address of an export, or of something in an object store.
 pub(crate) fn is_address(image: &Path) -> bool {
-    Address::is_meant(image.as_os_str().as_bytes()) || store::is_address(image)
+    is_export(image) || store::is_address(image)
+}
+
+/// Whether an image is named by the address of an export. Object stores have locks of their own.
+fn is_export(image: &Path) -> bool {
+    Address::is_meant(image.as_os_str().as_bytes())
 }
 
 /// Whether something is there by an address. An export, and what can't be asked, is taken to be there: opening
@@ -135,8 +236,20 @@ pub(crate) fn end_of_address(argument: &[u8]) -> Option<usize> {
     Some(slash + argument[slash..].iter().position(|byte| *byte == b':')?)
 }
 
-/// Opens what an address names.
+/// Opens what an address names; an export with a cache over it.
 pub(crate) fn open(image: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
+    if store::is_address(image) {
+        return store::open(image, write);
+    }
+    let device = Export::of(image, write)?.connect()?;
+    Ok(match CACHE.get() {
+        Some(cache) => Arc::new(cache.over(device)),
+        None => Arc::new(device),
+    })
+}
+
+/// What an address names without a cache, for those that are not its only user.
+pub(crate) fn open_shared(image: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
     match store::is_address(image) {
         true => store::open(image, write),
         false => Ok(Arc::new(Export::of(image, write)?.connect()?)),

@@ -25,9 +25,6 @@ pub(crate) struct StoreArguments {
     /// hectare/store in the cache directory]
     #[arg(long = "log", global = true, value_name = "DIR", hide_short_help = true)]
     store_log: Option<PathBuf>,
-    /// For volumes in object stores: take over from a writer that is gone, when its lease has ended
-    #[arg(long, global = true, hide_short_help = true)]
-    takeover: bool,
     /// For volumes in object stores that are made: the bytes of a chunk, 4K to 64M [default: 4M]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     chunk_size: Option<u64>,
@@ -53,7 +50,7 @@ pub(crate) fn options(write: bool) -> Options {
     let arguments = ARGUMENTS.get().cloned().unwrap_or_default();
     let default = Options::default();
     let patience = crate::remote::timeout().unwrap_or(default.patience);
-    Options { write, log: arguments.store_log, takeover: arguments.takeover, patience, ..default }
+    Options { write, log: arguments.store_log, takeover: crate::remote::takes_over(), patience, ..default }
 }
 
 /// The store of an address, and what it is called.

@@ -1,7 +1,7 @@
 //! The [`Device`] trait, with the plain versions of what every backend can do.
 
 use crate::scratch::with_scratch;
-use crate::{Error, Extent, Operation, Reason, Result, Span};
+use crate::{Error, Extent, Fence, Operation, Reason, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -27,6 +27,15 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// If the range lies outside or the storage fails; `buf` is then undefined.
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()>;
+
+    /// As [`Device::read_at`], but gives what the storage holds now, with changes of others, also where a layer
+    /// has kept an earlier content in memory. Without such a layer both are the same.
+    ///
+    /// # Errors
+    /// As [`Device::read_at`].
+    fn read_fresh(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+        self.read_at(at, buf)
+    }
 
     /// Writes all of `data` at offset `at`.
     ///
@@ -130,6 +139,19 @@ pub trait Device: Send + Sync {
     /// Whether changes are refused.
     fn is_read_only(&self) -> bool;
 
+    /// Puts a fence around the device, whose mark begins at byte `at`, until [`Device::remove_fence`]: a device
+    /// that cuts operations into requests, or makes requests again by itself, asks it before each one that
+    /// changes something. Others do nothing: [`FencedDevice`](crate::FencedDevice) asks for operations. Layers
+    /// that keep content in memory forget it: until now, others may have changed the storage.
+    fn add_fence(&self, at: Bytes, fence: &Arc<dyn Fence>) {
+        let _ = (at, fence);
+    }
+
+    /// Takes a fence away, by its identity; one that is not there is none.
+    fn remove_fence(&self, fence: &Arc<dyn Fence>) {
+        let _ = fence;
+    }
+
     /// Offsets and lengths in multiples of this many bytes (a power of two) are served without a detour; 1
     /// where all are alike.
     fn alignment(&self) -> u32 {
@@ -149,6 +171,10 @@ macro_rules! forward {
             fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
                 (**self).read_at(at, buf)
             }
+            fn read_fresh(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+                (**self).read_fresh(at, buf)
+            }
+
             fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
                 (**self).write_at(at, data)
             }
@@ -236,6 +262,15 @@ macro_rules! of_inner {
     (extent_at) => {
         fn extent_at(&self, at: Bytes, len: Bytes) -> $crate::Result<$crate::Extent> {
             self.inner.extent_at(at, len)
+        }
+    };
+    (fences) => {
+        fn add_fence(&self, at: Bytes, fence: &std::sync::Arc<dyn $crate::Fence>) {
+            self.inner.add_fence(at, fence);
+        }
+
+        fn remove_fence(&self, fence: &std::sync::Arc<dyn $crate::Fence>) {
+            self.inner.remove_fence(fence);
         }
     };
     (alignment) => {

@@ -100,6 +100,8 @@ pub enum Reason {
     Unaligned(u32),
     /// The server that has it refused, or can't be reached; the text says why.
     Remote(String),
+    /// Another host has taken it; the text says who.
+    Taken(String),
     /// The file system that holds it does not support a file of this many bytes.
     TooLarge(Bytes),
     /// The map of a disk image is damaged; the text says how.
@@ -116,7 +118,7 @@ impl fmt::Display for Reason {
             Self::OutOfRange(size) => write!(f, "that is beyond its end, it has {size} bytes"),
             Self::EndsEarly => f.write_str("it became shorter while in use"),
             Self::ReadOnly => f.write_str("it was opened for reading only"),
-            Self::Busy(text) | Self::Remote(text) | Self::Origin(text) => f.write_str(text),
+            Self::Busy(text) | Self::Remote(text) | Self::Origin(text) | Self::Taken(text) => f.write_str(text),
             Self::NotADevice(what) => f.write_str(what),
             Self::Damaged(how) => write!(f, "the disk image is damaged: {how}"),
             Self::Exists => f.write_str("it exists already"),
@@ -232,6 +234,7 @@ impl Error {
             Reason::OutOfRange(_)
             | Reason::EndsEarly
             | Reason::Remote(_)
+            | Reason::Taken(_)
             | Reason::Damaged(_)
             | Reason::Origin(_) => Errno::IO,
             Reason::ReadOnly => Errno::ROFS,

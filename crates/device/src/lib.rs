@@ -7,7 +7,9 @@
 //! - **Layers** wrap any device: [`FaultDevice`] (operations that fail on demand), [`TraceDevice`] (what was
 //!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition),
 //!   [`OverlayDevice`] (changes that stay in memory), [`ElsewhereDevice`] (blocks read from
-//!   another place), [`RecordDevice`] (a log of all changes, of which
+//!   another place), [`CacheDevice`] (memory over a device of which each operation is slow),
+//!   [`FencedDevice`] (no changes once another host has the device),
+//!   [`RecordDevice`] (a log of all changes, of which
 //!   [`CrashStates`] makes what a power cut can leave).
 //!
 //! Hazards that every implementation must answer:
@@ -21,13 +23,14 @@
 //! - *Failed flushes.* After a failed flush it is unknown what became durable, and retrying proves nothing.
 //!   The device reports; remembering that it happened is the volume's business.
 //!
-//! What this crate is not: it knows no on-disk format, caches nothing, and starts no thread.
+//! What this crate is not: it knows no on-disk format, and starts no thread that outlives an operation.
 
 mod crash;
 mod dax;
 mod device;
 mod error;
 mod extent;
+mod fence;
 mod file;
 mod layer;
 mod memory;
@@ -41,11 +44,14 @@ pub use dax::DaxDevice;
 pub use device::{Device, check_change, check_range, total_len};
 pub use error::{Error, Operation, Reason, Result};
 pub use extent::Extent;
+pub use fence::{Fence, Mark, look, pass};
 pub use file::{
     Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology, check_output_place,
 };
+pub use layer::cache::{CacheCounters, CacheDevice, CacheLimits};
 pub use layer::elsewhere::{Elsewhere, ElsewhereDevice};
 pub use layer::fault::{FaultDevice, Outcome, Rule};
+pub use layer::fence::FencedDevice;
 pub use layer::overlay::OverlayDevice;
 pub use layer::record::{Event, RecordDevice};
 pub use layer::slice::SliceDevice;

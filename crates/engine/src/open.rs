@@ -43,13 +43,19 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     let read_only = options.read_only;
     check_usable(&device, &sb, &options)?;
     let mut mmp = mmp::enter(&device, &sb, &options)?;
-    let opened =
-        recover::recover(&device, sb, &options).and_then(|recovered| assemble::assemble(recovered, options));
+    let opened = match &mmp {
+        // Another host may have had the volume until a moment ago.
+        Some(guard) => again(&device, &sb, &options).map(|sb| (guard.fenced(), sb)),
+        None => Ok((device, sb)),
+    };
+    let opened = opened
+        .and_then(|(device, sb)| recover::recover(&device, sb, &options))
+        .and_then(|recovered| assemble::assemble(recovered, options));
     let core = match opened {
         Ok(core) => core,
         Err(error) => {
             if let Some(mmp) = mmp.take() {
-                mmp.leave(&*device)?;
+                mmp.leave()?;
             }
             return Err(error);
         }
@@ -61,8 +67,7 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
         let volume = Arc::downgrade(&opened);
         guard.on_loss(Box::new(move |who| {
             if let Some(volume) = volume.upgrade() {
-                let what = format!("another host has the volume in use as well (MMP): {who}; run e2fsck -fy");
-                volume.core.end_changes(what);
+                volume.core.end_changes(mmp::taken(who));
             }
         }));
     }
@@ -71,6 +76,17 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     }
     log_opened(&opened.core);
     Ok(opened)
+}
+
+/// The superblock as it is once the volume is ours.
+fn again(device: &Arc<dyn Device>, before: &SuperBlock, options: &OpenOptions) -> Result<SuperBlock> {
+    let now = recover::read_superblock(device, options)?;
+    if now.uuid() != before.uuid() || now.raw().s_mmp_block != before.raw().s_mmp_block {
+        let what = "another host has made another volume there while this one was opened: open it again";
+        return Err(Error::Unsupported(what.into()));
+    }
+    check_usable(device, &now, options)?;
+    Ok(now)
 }
 
 /// Returns the error of an unusable volume, before anything is written.

@@ -99,6 +99,10 @@ pub struct OpenOptions {
     /// Whether opening for writing waits, for 22 seconds or more, to see whether a volume with multiple-mount
     /// protection (`mmp`) that was not closed is still in use; without it such a volume is refused at once.
     pub mmp_wait: bool,
+    /// How long opening such a volume for writing waits although it was closed, so that of two hosts that open
+    /// it at the same moment one is refused. Zero, the default, is as the kernel does it: both have it then,
+    /// until the first of them looks for its mark again some seconds later. A second suits servers.
+    pub mmp_settle: Duration,
     /// Whether reads of files that fs-verity seals are verified; a block that is not as it was sealed is
     /// [`Error::Corrupt`](crate::Error::Corrupt).
     pub verify: bool,
@@ -141,6 +145,7 @@ impl Default for OpenOptions {
             errors: None,
             data_errors_abort: None,
             mmp_wait: true,
+            mmp_settle: Duration::ZERO,
             verify: false,
             synchronous: Synchronous::default(),
             overwrite_handles: false,

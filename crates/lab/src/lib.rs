@@ -10,7 +10,7 @@
 //! median with its spread is reported ([`paired_stats`]). Building an image from a directory ([`build`]) is
 //! measured so as a whole. [`age`] brings volumes to a state worth comparing on, and [`fragmentation`]
 //! measures what a run left of their free space. [`crash`] tests whether a volume survives a power cut at any
-//! moment.
+//! moment, and [`remote`] whether one on a server survives what servers and networks do.
 
 pub mod age;
 pub mod bench;
@@ -23,6 +23,7 @@ pub mod image_copy;
 pub mod inspect;
 pub mod latency;
 pub mod paired_stats;
+pub mod remote;
 pub mod report;
 pub mod reproduce;
 pub mod run;

@@ -36,7 +36,7 @@ use crate::protocol::{CommandFlags, ExportFlags};
 use crate::tls::TlsClient;
 use assembly::Reply;
 use hectare_device::{
-    Device, Error, Extent, Operation, Reason, Result, Span, check_change, check_range, total_len,
+    Device, Error, Extent, Fence, Operation, Reason, Result, Span, check_change, check_range, total_len,
 };
 use hectare_units::{Bytes, index_of};
 use link::{Failure, Link};
@@ -45,6 +45,7 @@ use pieces::Part;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -442,6 +443,14 @@ impl Device for NbdDevice {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn add_fence(&self, at: Bytes, fence: &Arc<dyn Fence>) {
+        self.link.add_fence(at.get(), Arc::clone(fence));
+    }
+
+    fn remove_fence(&self, fence: &Arc<dyn Fence>) {
+        self.link.remove_fence(fence);
     }
 
     fn alignment(&self) -> u32 {

@@ -14,6 +14,8 @@ pub(crate) fn admit(volume: &Volume) -> Result<()> {
     if features.incompat.contains(Incompat::JOURNAL_DEV) {
         return refuse("this is a journal device, not a volume");
     }
+    // First: what is open elsewhere needs no repair.
+    refuse_mounted_elsewhere(volume)?;
     if features.incompat.contains(Incompat::RECOVER) {
         return refuse("its journal must be replayed first: mount and unmount it, or run e2fsck -f");
     }
@@ -31,7 +33,7 @@ pub(crate) fn admit(volume: &Volume) -> Result<()> {
     if features.compat.intersects(snapshots) {
         return refuse("it has features of old drafts of snapshots, which are not known here");
     }
-    refuse_mounted_elsewhere(volume)
+    Ok(())
 }
 
 /// Refuses a volume that another host holds (feature `mmp`).

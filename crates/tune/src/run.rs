@@ -39,10 +39,11 @@ pub struct Outcome {
 /// written, nothing has changed then.
 pub fn tune(device: &Arc<dyn Device>, changes: &Changes) -> Result<Outcome> {
     let before = superblock(&**device)?;
-    refuse_state(&before)?;
     let reading: Arc<Overlay> = Arc::new(OverlayDevice::new(Arc::clone(device)));
     let mut volume = Volume::new(&reading, before.clone());
+    // First: what is open elsewhere needs no repair.
     hidden::refuse_in_use(&volume, changes.clear_mmp)?;
+    refuse_state(&before)?;
     let goal = features::goal(&mut volume, changes)?;
     let mut run = Run { device, changes, goal, is_structural: false, log_blocks: None };
     let mut rounds = plan(&reading, changes, &run.goal, None)?;

@@ -11,6 +11,7 @@ use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
+use crate::remote::first_features;
 use crate::reproducible::epoch as source_date_epoch;
 use content::{ContentArguments, read};
 use goal::Target;
@@ -166,7 +167,8 @@ struct Verified {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let format = arguments.content.format_options()?;
+    let mut format = arguments.content.format_options()?;
+    format.features.splice(..0, first_features(arguments.image(), &format));
     let epoch = source_date_epoch()?;
     if arguments.verify_only {
         return verified(arguments, &read(&arguments.from, &arguments.content, epoch)?);

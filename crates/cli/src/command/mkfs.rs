@@ -11,6 +11,7 @@ use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::is_there;
 use crate::progress::Meter;
+use crate::remote::first_features;
 use crate::reproducible::epoch;
 use crate::size_arg::with_suffix;
 use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, join_journal, whole_pages};
@@ -66,6 +67,9 @@ impl Arguments {
         })?;
         let wrong = |error| Failure::of("mkfs", error);
         options.fs_type = FsType::by_name(&self.fs_type).map_err(wrong)?;
+        if !self.format.makes_journal() {
+            options.features.splice(..0, first_features(&self.image.image, &options));
+        }
         options.usage = self.usage.as_deref().map(Usage::by_name).transpose().map_err(wrong)?;
         Ok(options)
     }

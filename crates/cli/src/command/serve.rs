@@ -6,7 +6,7 @@ use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
-use crate::remote::server_tls;
+use crate::remote::{self, server_tls};
 use crate::reproducible::epoch;
 use hectare_device::Device;
 use hectare_nbd::{Address, Export, Listener, PORT, Place, Server};
@@ -90,8 +90,13 @@ fn there(arguments: &Arguments, image: &Path) -> Outcome<Served> {
     }
     let name = arguments.part.shown(&shown(image.as_os_str().as_bytes()));
     let hold = if arguments.read_only { Hold::Writers } else { Hold::Everybody };
-    // The disk as a whole, also if there is only one volume on it.
-    let device = arguments.part.of(whole_device(image, arguments.part, hold)?)?;
+    // The disk as a whole, also if there is only one volume on it. What is passed on is not kept here: others may
+    // have the same export.
+    let disk = match remote::is_address(image) {
+        true => remote::open_shared(image, hold == Hold::Everybody)?,
+        false => whole_device(image, arguments.part, hold)?,
+    };
+    let device = arguments.part.of(disk)?;
     Ok(Served { device, name, description: description(image.file_name()), read_only: arguments.read_only })
 }
 

@@ -43,6 +43,7 @@ mod pretended;
 mod quota;
 mod recipes;
 mod remote;
+mod remote_writers;
 mod repair;
 mod report;
 mod reproduce;

@@ -15,14 +15,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// `hectare serve`, ended by its number.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     /// What it says first.
     said: String,
 }
 
 impl Served {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hectare"));
         let mut child = command.arg("serve").args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
@@ -31,7 +31,7 @@ impl Served {
     }
 
     /// Asks it to end, and waits until it did.
-    fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().code()
     }
@@ -45,13 +45,13 @@ impl Drop for Served {
 }
 
 /// An image of that many MiB, and the path of a socket beside it.
-fn image(folder: &Path, mib: u64) -> (String, PathBuf) {
+pub(crate) fn image(folder: &Path, mib: u64) -> (String, PathBuf) {
     let path = folder.join("image");
     File::create(&path).unwrap().set_len(mib << 20).unwrap();
     (path.to_str().unwrap().to_owned(), folder.join("s"))
 }
 
-fn address(socket: &Path, export: &str) -> String {
+pub(crate) fn address(socket: &Path, export: &str) -> String {
     format!("nbd+unix:///{export}?socket={}", socket.display())
 }
 

@@ -221,7 +221,7 @@ fn write_first(device: &impl Device, at: Bytes, parts: &[IoSlice<'_>], len: Byte
 }
 
 impl<D: Device> Device for FaultDevice<D> {
-    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment);
+    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment, fences);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         let request = Request::new(Operation::Read, at, Bytes::of(buf.len()));

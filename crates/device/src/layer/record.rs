@@ -141,7 +141,7 @@ fn joined(parts: &[IoSlice<'_>]) -> Arc<[u8]> {
 }
 
 impl<D: Device> Device for RecordDevice<D> {
-    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment);
+    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment, fences);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(at, buf)

@@ -5,10 +5,11 @@
 //! offsets.
 
 use crate::device::{check_change, check_range, of_inner, total_len};
-use crate::{Device, Error, Extent, Operation, Reason, Result, Span};
+use crate::{Device, Error, Extent, Fence, Operation, Reason, Result, Span};
 use hectare_units::Bytes;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// A range of another device as a device of its own.
 pub struct SliceDevice<D> {
@@ -51,9 +52,22 @@ impl<D: Device> Device for SliceDevice<D> {
         self.window.len
     }
 
+    fn add_fence(&self, at: Bytes, fence: &Arc<dyn Fence>) {
+        self.inner.add_fence(self.place(at), fence);
+    }
+
+    fn remove_fence(&self, fence: &Arc<dyn Fence>) {
+        self.inner.remove_fence(fence);
+    }
+
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         check_range(self, Operation::Read, Span::new(at, Bytes::of(buf.len())))?;
         self.inner.read_at(self.place(at), buf)
+    }
+
+    fn read_fresh(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+        check_range(self, Operation::Read, Span::new(at, Bytes::of(buf.len())))?;
+        self.inner.read_fresh(self.place(at), buf)
     }
 
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {

@@ -107,11 +107,16 @@ impl<D: Device> StatsDevice<D> {
 }
 
 impl<D: Device> Device for StatsDevice<D> {
-    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment);
+    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment, fences);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         let len = Bytes::new(u64_of(buf.len()));
         self.counted(Operation::Read, len, self.inner.read_at(at, buf))
+    }
+
+    fn read_fresh(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+        let len = Bytes::new(u64_of(buf.len()));
+        self.counted(Operation::Read, len, self.inner.read_fresh(at, buf))
     }
 
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {

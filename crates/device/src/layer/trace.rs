@@ -109,7 +109,7 @@ impl Ring {
 }
 
 impl<D: Device> Device for TraceDevice<D> {
-    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment);
+    of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment, fences);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         self.traced(Operation::Read, at, Bytes::of(buf.len()), || self.inner.read_at(at, buf))

@@ -101,18 +101,20 @@ fn end(core: &Core) -> Result<()> {
     core.sync_all()?;
     // What the last commit freed is free now.
     mark_closed(&core.state)?;
-    if let Some(mmp) = core.state.mmp.lock().take() {
-        mmp.leave(&*core.state.device)?;
+    let mmp = core.state.mmp.lock().take();
+    match mmp {
+        // That is the last change of the volume: it is somebody else's from then on.
+        Some(mmp) => mmp.leave(),
+        None => Ok(core.state.device.flush()?),
     }
-    core.state.device.flush()?;
-    Ok(())
 }
 
 /// Releases a volume without writing to it.
 pub(super) fn abandon(state: &State) {
     state.closed.store(true, Ordering::Release);
-    if let Some(mmp) = state.mmp.lock().take() {
+    let mmp = state.mmp.lock().take();
+    if let Some(mmp) = mmp {
         // Another opener that finds the volume in use waits and sees that it is not.
-        let _ = mmp.leave(&*state.device);
+        let _ = mmp.leave();
     }
 }

@@ -1,21 +1,386 @@
-//! Multiple-mount protection of an open volume ([`hectare_mmp`]). Opening for reading takes no part in it.
+//! Multiple-mount protection: refuses a volume that another host has in use, and marks ours as in use.
+//!
+//! The MMP block holds a number that the user of the volume changes every few seconds, and who that is. To
+//! open for writing, the block must say *clean*, or not change for longer than its user may take to change
+//! it, which is waited for: a user that crashed leaves the same mark as one that lives. Then our number is
+//! written, and after as long a wait it must still be there. While the volume is open a thread changes it,
+//! and closing writes *clean* again. All this is as the kernel does it; reading takes no part in it.
+//!
+//! Each time before it writes, the thread checks that the block is as it left it. If another host has written
+//! there, both use the volume: ours ends all changes at once, and does not touch the block any more. The kernel
+//! does no more than that. Here, each change of the device also asks whether the block was seen as it should be
+//! a short time ago ([`lease`]), so that a process that was stopped, or whose network was away, writes nothing
+//! after another host has taken its volume.
+//!
+//! Two hosts that find the volume *clean* at the same moment are kept apart by a pause between writing our
+//! number and reading it again ([`OpenOptions::mmp_settle`]); the kernel has none.
+//!
+//! The thread is one of its own, not the one that commits: a commit may take longer than others wait.
 
-use crate::error::Result;
+mod lease;
+pub(crate) use lease::taken;
+
+use crate::error::{Error, Result};
 use crate::options::OpenOptions;
-use hectare_device::Device;
+use hectare_device::{Device, Fence, FencedDevice};
+use hectare_ext4::checksum::Seed;
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
-pub(crate) use hectare_mmp::Guard;
+use hectare_ext4::time::{SECONDS_MAX, Timestamp};
+use hectare_units::{BlockNr, Bytes, low32, random};
+use lease::{Clock, Lease};
+use log::warn;
+use parking_lot::{Condvar, Mutex};
+use std::io::IoSlice;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-/// Takes the volume for writing. Returns `None` where it has no such protection or is opened for reading only.
+/// The shortest and the longest interval, in seconds, after which the user of a volume must have changed the
+/// block.
+const CHECK_MIN: u16 = 5;
+const CHECK_MAX: u16 = 300;
+
+/// The largest number that is no mark.
+const SEQUENCE_MAX: u32 = 0xe24d_4d4f;
+
+/// What is called, with who it was, when another host has written to the block.
+type OnLoss = Box<dyn FnOnce(&str) + Send>;
+
+/// Where the block lies, and how it is sealed.
+#[derive(Clone, Copy)]
+struct MmpBlock {
+    at: Bytes,
+    block: BlockNr,
+    len: usize,
+    seed: Option<Seed>,
+}
+
+impl MmpBlock {
+    fn of(sb: &SuperBlock) -> Self {
+        let (size, block) = (sb.geometry().block_size, BlockNr::new(sb.raw().s_mmp_block.get()));
+        Self { at: block.offset(size), block, len: size.len(), seed: sb.seed() }
+    }
+
+    fn read(&self, device: &dyn Device) -> Result<Mmp> {
+        let mut bytes = vec![0; self.len];
+        device.read_fresh(self.at, &mut bytes)?;
+        Ok(Mmp::parse(&bytes, self.block, self.seed)?)
+    }
+
+    fn write(&self, device: &dyn Device, mmp: &Mmp) -> Result<()> {
+        Ok(device.write_durable(self.at, &[IoSlice::new(&mmp.render(self.seed))])?)
+    }
+}
+
+/// A volume that others can see is in use. Dropping it stops the renewal and leaves the block as it is.
+pub(crate) struct Guard {
+    device: Arc<dyn Device>,
+    place: MmpBlock,
+    /// Seconds between two changes of the block.
+    interval: u16,
+    lease: Arc<Lease>,
+    /// The lease, as devices know it.
+    fence: Arc<dyn Fence>,
+    shared: Arc<Shared>,
+    heartbeat: Option<JoinHandle<()>>,
+    /// The time that everything is stamped with, if it does not pass: what is left when the volume is closed
+    /// has it, too.
+    fixed_time: Option<Timestamp>,
+}
+
+#[derive(Default)]
+struct Shared {
+    watch: Mutex<Watch>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Watch {
+    stop: bool,
+    /// Whether another host has written to the block.
+    lost: bool,
+    on_loss: Option<OnLoss>,
+}
+
+/// Checks the MMP block and takes the volume for writing. Returns `None` where the volume has no such
+/// protection or is opened for reading only. A volume that may be in use is watched, if the options say so.
 pub(crate) fn enter(
     device: &Arc<dyn Device>,
     sb: &SuperBlock,
     options: &OpenOptions,
 ) -> Result<Option<Guard>> {
-    if options.read_only {
+    if options.read_only || !sb.features().incompat.contains(Incompat::MMP) {
         return Ok(None);
     }
-    let guard = hectare_mmp::enter(device, sb, options.mmp_wait)?;
-    Ok(guard.map(|guard| guard.at(options.fixed_time)))
+    let place = MmpBlock::of(sb);
+    let began = Clock::Boot.now();
+    let found = place.read(&**device)?;
+    let wait = match &found.status {
+        Status::Clean => Wait::Settle(began, options.mmp_settle, wait_for(&found, sb, place.block)?),
+        Status::Fsck => {
+            return Err(Error::Unsupported(
+                "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear \
+                 the mark with tune2fs -f -E clear_mmp"
+                    .into(),
+            ));
+        }
+        Status::InUse { .. } if !options.mmp_wait => {
+            let gone = ", or, if that host is gone, take it over (--takeover) or clear the mark with \
+                        tune2fs -f -E clear_mmp";
+            return Err(in_use(&found, gone));
+        }
+        Status::InUse { .. } => {
+            let wait = wait_for(&found, sb, place.block)?;
+            let (seconds, user) = (2 * wait.as_secs(), described(&found));
+            warn!("the volume may be in use by {user} (MMP): waiting {seconds} seconds to see");
+            thread::sleep(wait);
+            let again = place.read(&**device)?;
+            if again.status != found.status {
+                return Err(in_use(&again, ""));
+            }
+            Wait::Full(wait)
+        }
+    };
+    let mut guard = Guard::take(device, sb, place, &wait)?;
+    guard.fixed_time = options.fixed_time;
+    Ok(Some(guard))
 }
+
+/// How long to wait between writing our mark and reading it again.
+enum Wait {
+    /// As long as the volume's user may take to change it.
+    Full(Duration),
+    /// Of a volume that is clean, and was read at a moment: so long if it is written no later than that,
+    /// else the time after it.
+    Settle(Duration, Duration, Duration),
+}
+
+impl Wait {
+    /// The wait once our mark is written.
+    fn after(&self, written: Duration) -> Duration {
+        match *self {
+            Self::Full(wait) => wait,
+            Self::Settle(_, settle, _) if settle.is_zero() => settle,
+            Self::Settle(began, settle, _) if written.saturating_sub(began) <= settle => settle,
+            Self::Settle(_, _, full) => full,
+        }
+    }
+}
+
+/// How long the user of a volume may take to change the block.
+fn wait_for(found: &Mmp, sb: &SuperBlock, block: BlockNr) -> Result<Duration> {
+    let interval = sb.raw().s_mmp_update_interval.get().max(CHECK_MIN).max(found.check_interval);
+    if interval > CHECK_MAX {
+        let what = format!("it asks to wait {interval} seconds, and {CHECK_MAX} is the most");
+        return Err(Corrupt::new("multiple mount protection", Place::Block(block), what).into());
+    }
+    let interval = u64::from(interval);
+    Ok(Duration::from_secs((2 * interval + 1).min(interval + 60)))
+}
+
+fn in_use(mmp: &Mmp, hint: &str) -> Error {
+    Error::Unsupported(format!("the volume is in use by {} (MMP): close it there{hint}", described(mmp)))
+}
+
+/// Who wrote the block, and when.
+fn described(mmp: &Mmp) -> String {
+    let seconds = i64::try_from(mmp.time).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
+    let time = Timestamp::from_seconds(seconds).utc();
+    match &mmp.status {
+        Status::InUse { node, device, .. } => match program_of(device) {
+            Some((program, process, device)) => {
+                format!(
+                    "host {node}, program {program} (process {process}), device {device}, last seen {time}"
+                )
+            }
+            None => format!("host {node}, device {device}, last seen {time}"),
+        },
+        Status::Fsck => format!("e2fsck, since {time}"),
+        Status::Clean => format!("nobody, since {time}"),
+    }
+}
+
+impl Guard {
+    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, place: MmpBlock, wait: &Wait) -> Result<Self> {
+        let interval = sb.raw().s_mmp_update_interval.get().max(1);
+        let mine = Mmp {
+            status: Status::InUse {
+                node: node_name(),
+                device: user_name(device.name()),
+                sequence: arbitrary_sequence(),
+            },
+            time: now(),
+            check_interval: interval.saturating_mul(2).clamp(CHECK_MIN, CHECK_MAX),
+        };
+        // As it will be read: names are cut to their fields.
+        let mine = Mmp::parse(&mine.render(place.seed), place.block, place.seed)?;
+        place.write(&**device, &mine)?;
+        let clock = Clock::Boot;
+        thread::sleep(wait.after(clock.now()));
+        let seen = clock.now();
+        let found = place.read(&**device)?;
+        if found.status != mine.status {
+            return Err(in_use(&found, ""));
+        }
+        let shared = Arc::new(Shared::default());
+        let alarm = {
+            let shared = Arc::clone(&shared);
+            move || {
+                shared.watch.lock().lost = true;
+                shared.changed.notify_all();
+            }
+        };
+        let lease = Arc::new(Lease::new(place, clock, mine, seen, Box::new(alarm)));
+        let heartbeat = {
+            let (device, shared, lease) = (Arc::clone(device), Arc::clone(&shared), Arc::clone(&lease));
+            let every = Duration::from_secs(interval.into());
+            thread::Builder::new()
+                .name("hectare-mmp".into())
+                .spawn(move || beat(&*device, &shared, &lease, every))
+                .map_err(|error| Error::Unsupported(format!("no thread can renew the mark (MMP): {error}")))?
+        };
+        let fence: Arc<dyn Fence> = Arc::clone(&lease) as _;
+        device.add_fence(place.at, &fence);
+        let device = Arc::clone(device);
+        let heartbeat = Some(heartbeat);
+        Ok(Self { device, place, interval, lease, fence, shared, heartbeat, fixed_time: None })
+    }
+
+    /// The device for the use of the volume: it takes changes only as long as the volume is ours.
+    pub(crate) fn fenced(&self) -> Arc<dyn Device> {
+        Arc::new(FencedDevice::new(Arc::clone(&self.device), self.place.at, Arc::clone(&self.fence)))
+    }
+
+    /// Sets what is done when another host has written to the block.
+    pub(crate) fn on_loss(&self, act: OnLoss) {
+        self.shared.watch.lock().on_loss = Some(act);
+        self.shared.changed.notify_all();
+    }
+
+    fn halt(&mut self) {
+        self.shared.watch.lock().stop = true;
+        self.shared.changed.notify_all();
+        let heartbeat = self.heartbeat.take();
+        // It may be the one that closes the volume.
+        if let Some(heartbeat) = heartbeat.filter(|thread| thread.thread().id() != thread::current().id()) {
+            let _ = heartbeat.join(); // it does not panic; the result does not matter
+        }
+    }
+
+    /// Marks the volume as free again and durably so, unless another host has taken it.
+    pub(crate) fn leave(mut self) -> Result<()> {
+        self.halt();
+        if self.lease.lost().is_some() {
+            return Ok(());
+        }
+        let time = self.fixed_time.map_or_else(now, seconds_of);
+        // Another host that has taken it meanwhile keeps it.
+        self.lease
+            .renew(&*self.device, Mmp { status: Status::Clean, time, check_interval: self.interval })?;
+        Ok(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.halt();
+        self.device.remove_fence(&self.fence);
+    }
+}
+
+/// Changes the block at intervals, until the guard stops it or another host has written to it.
+fn beat(device: &dyn Device, shared: &Shared, lease: &Lease, every: Duration) {
+    let mut last = Instant::now();
+    loop {
+        if !rest(shared, last + every) {
+            return;
+        }
+        let mut mine = lease.newest();
+        if let Status::InUse { sequence, .. } = &mut mine.status {
+            *sequence = if *sequence < SEQUENCE_MAX { *sequence + 1 } else { 1 };
+        }
+        // Others wait for longer than this host took.
+        let took = low32((last.elapsed().as_secs() + 1).min(CHECK_MAX.into()));
+        mine.time = now();
+        mine.check_interval = u16::try_from(2 * took).unwrap_or(CHECK_MAX).clamp(CHECK_MIN, CHECK_MAX);
+        last = Instant::now();
+        if let Err(error) = lease.renew(device, mine) {
+            // Changes are admitted for some time, and then only if the mark can be read and is still ours.
+            warn!("the mark of this host could not be renewed (MMP): {error}");
+        }
+        if let Some(who) = lease.lost() {
+            return end_changes(shared, &who);
+        }
+    }
+}
+
+/// Waits until a moment. Returns whether to go on; if the volume is lost, it is ended here.
+fn rest(shared: &Shared, until: Instant) -> bool {
+    let mut watch = shared.watch.lock();
+    while !watch.stop && !watch.lost {
+        if shared.changed.wait_until(&mut watch, until).timed_out() {
+            break;
+        }
+    }
+    !watch.stop
+}
+
+/// Ends the volume, which another host has. Waits for it to be there, or the guard's end.
+fn end_changes(shared: &Shared, who: &str) {
+    let mut watch = shared.watch.lock();
+    let act = loop {
+        match watch.on_loss.take() {
+            Some(act) => break act,
+            None if watch.stop => return,
+            None => shared.changed.wait(&mut watch),
+        }
+    };
+    drop(watch);
+    act(who);
+}
+
+fn now() -> u64 {
+    seconds_of(Timestamp::now())
+}
+
+fn seconds_of(time: Timestamp) -> u64 {
+    time.seconds.cast_unsigned()
+}
+
+/// A number that no other host is likely to start with.
+fn arbitrary_sequence() -> u32 {
+    let time = Timestamp::now();
+    let seed = time.seconds.cast_unsigned() << 30
+        ^ u64::from(time.nanoseconds)
+        ^ u64::from(std::process::id()) << 44;
+    low32(random::mixed(seed)) % SEQUENCE_MAX + 1
+}
+
+/// The program and process that has the volume, and the last part of the device's name there, for others to
+/// read: the block has room for 31 bytes.
+fn user_name(device: &str) -> String {
+    let path = device.split('?').next().unwrap_or(device);
+    let last = path.rsplit('/').next().unwrap_or(path);
+    let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_else(|_| "hectare".into());
+    format!("{}[{}] {last}", program.trim(), std::process::id())
+}
+
+/// The parts of such a name.
+fn program_of(name: &str) -> Option<(&str, &str, &str)> {
+    let (user, device) = name.split_once(' ')?;
+    let (program, process) = user.strip_suffix(']')?.split_once('[')?;
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some((program, process, device))
+}
+
+/// This host's name, for others to read.
+fn node_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "hectare".into(), |name| name.trim().into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,10 @@
 //! after the new connection made it again and later ones overwrote its bytes. The old connection is shut
 //! down, and a moment passes, before a new one is made, and our own server does the old requests first; but
 //! the protocol has nothing to make sure of it.
+//!
+//! Where the export is used by one host at a time, its *fences* are asked before each request that changes
+//! something, and by a new session before anything is written again: another host may have taken the export
+//! while this process was stopped. That latches the link, too.
 
 use super::Options;
 use super::assembly::Reply;
@@ -24,7 +28,9 @@ use crate::address::Address;
 use crate::protocol::request::Command;
 use crate::protocol::{CommandFlags, ExportFlags};
 use crate::{Error, Result};
-use parking_lot::Mutex;
+use hectare_device::{Fence, Span};
+use hectare_units::{Bytes, index_of, u64_of};
+use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,6 +69,8 @@ pub(super) struct Link {
     unflushed: Mutex<Unflushed>,
     /// Taken by the thread that flushes because too much is kept.
     draining: Mutex<()>,
+    /// Those that are asked before changes, with the places of their marks.
+    fences: RwLock<Vec<(u64, Arc<dyn Fence>)>>,
     heard: Mutex<Instant>,
     requests: AtomicU64,
     reconnects: AtomicU64,
@@ -100,6 +108,7 @@ impl Link {
             state: Mutex::new(State::Up { session: Arc::new(session), made: Instant::now(), fruitless: 0 }),
             unflushed: Mutex::default(),
             draining: Mutex::new(()),
+            fences: RwLock::default(),
             heard: Mutex::new(Instant::now()),
             requests: AtomicU64::new(0),
             reconnects: AtomicU64::new(0),
@@ -109,6 +118,48 @@ impl Link {
     /// How many requests were sent, and how many times the connection was made again.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.requests.load(Ordering::Relaxed), self.reconnects.load(Ordering::Relaxed))
+    }
+
+    /// Has a fence asked before each change from here on; its mark lies at byte `at`.
+    pub(super) fn add_fence(&self, at: u64, fence: Arc<dyn Fence>) {
+        self.fences.write().push((at, fence));
+    }
+
+    /// Takes a fence away.
+    pub(super) fn remove_fence(&self, fence: &Arc<dyn Fence>) {
+        self.fences.write().retain(|(_, other)| !Arc::ptr_eq(other, fence));
+    }
+
+    /// Asks the fences before a change, and latches the link if one does not admit it.
+    fn pass_fences(&self) -> Outcome {
+        if self.fences.read().iter().all(|(_, fence)| fence.is_fresh()) {
+            return Ok(());
+        }
+        let fences = self.fences.read().clone();
+        for (at, fence) in fences {
+            let passed = hectare_device::pass(&*fence, |mark| {
+                let wide = super::pieces::around(mark_span(at, mark), self.agreed.sizes.least);
+                self.run(super::pieces::reads(wide, &self.agreed), |order, reply| {
+                    take_mark(at, mark, order, &reply);
+                })
+            })?;
+            passed.map_err(|who| Failure::Latched(self.latch(who.into())))?;
+        }
+        Ok(())
+    }
+
+    /// Ends everything with a reason; the first one counts.
+    fn latch(&self, reason: Arc<str>) -> Arc<str> {
+        let mut state = self.state.lock();
+        if let State::Latched(first) = &*state {
+            return Arc::clone(first);
+        }
+        if let State::Up { session, .. } = &*state {
+            session.end(&reason);
+        }
+        log::error!("{}: {reason}", self.address);
+        *state = State::Latched(Arc::clone(&reason));
+        reason
     }
 
     /// Makes requests, several at a time, and gives the reply of each to `done`, in any order. After the
@@ -152,6 +203,9 @@ impl Link {
     /// Sends a request on a session that takes it.
     fn send<'a>(&self, order: Order<'a>, began: Instant) -> Outcome<Flying<'a>> {
         loop {
+            if is_change(order.command) {
+                self.pass_fences()?;
+            }
             let session = match &*self.state.lock() {
                 State::Up { session, .. } => Arc::clone(session),
                 State::Latched(reason) => return Err(Failure::Latched(Arc::clone(reason))),
@@ -168,8 +222,7 @@ impl Link {
     /// Notes what an acknowledgement means. Returns whether it counts: the session it came on is still the
     /// one, or what it says needs no session.
     fn note(&self, order: &Order<'_>, generation: u64) -> bool {
-        let changes = matches!(order.command, Command::Write | Command::WriteZeroes | Command::Trim);
-        if !changes || !self.agreed.flags.contains(ExportFlags::FLUSH) {
+        if !is_change(order.command) || !self.agreed.flags.contains(ExportFlags::FLUSH) {
             return true;
         }
         let durable = order.flags.contains(CommandFlags::FUA);
@@ -242,7 +295,13 @@ impl Link {
             std::thread::sleep(pause(fruitless).min(left));
             fruitless = fruitless.saturating_add(1);
             match self.attempt(lost + 1, left.min(ATTEMPT_MAX)) {
-                Ok(session) => {
+                Ok(Err(who)) => {
+                    let text = Arc::<str>::from(who);
+                    log::error!("{}: {text}", self.address);
+                    *state = State::Latched(Arc::clone(&text));
+                    return Err(Failure::Latched(text));
+                }
+                Ok(Ok(session)) => {
                     self.reconnects.fetch_add(1, Ordering::Relaxed);
                     *state = State::Up { session: Arc::new(session), made: Instant::now(), fruitless };
                     return Ok(());
@@ -261,8 +320,8 @@ impl Link {
         .into()
     }
 
-    /// A new session on which everything unflushed was written again.
-    fn attempt(&self, generation: u64, within: Duration) -> Result<Session> {
+    /// A new session on which everything unflushed was written again; or who has the export now.
+    fn attempt(&self, generation: u64, within: Duration) -> Result<std::result::Result<Session, String>> {
         let options = Options { connections: self.width, ..self.options.clone() };
         let session = Session::open(&self.address, &options, generation, within)?;
         if !session.agreed.covers(&self.agreed) {
@@ -289,6 +348,9 @@ impl Link {
                 if tickets.len() >= WINDOW {
                     settle(&mut tickets)?;
                 }
+                if let Err(who) = self.pass_fences_on(&session)? {
+                    return Ok(Err(who));
+                }
                 self.requests.fetch_add(1, Ordering::Relaxed);
                 let sent = session.send(&order);
                 tickets
@@ -298,7 +360,33 @@ impl Link {
         while !tickets.is_empty() {
             settle(&mut tickets)?;
         }
-        Ok(session)
+        Ok(Ok(session))
+    }
+
+    /// Asks the fences about a session that is not in use yet.
+    fn pass_fences_on(&self, session: &Session) -> Result<std::result::Result<(), String>> {
+        let fences = self.fences.read();
+        for (at, fence) in &*fences {
+            let passed = hectare_device::pass(&**fence, |mark| {
+                let wide = super::pieces::around(mark_span(*at, mark), self.agreed.sizes.least);
+                for order in super::pieces::reads(wide, &self.agreed) {
+                    self.requests.fetch_add(1, Ordering::Relaxed);
+                    match session.send(&order).and_then(Ticket::wait) {
+                        Ok(reply) => take_mark(*at, mark, &order, &reply),
+                        Err(Trouble::Lost(reason)) => return Err(Error::Refused(reason.to_string())),
+                        Err(Trouble::Failed(error)) => {
+                            let what = format!("it can't read the mark of who has it, with error {error}");
+                            return Err(Error::Refused(what));
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            if passed.is_err() {
+                return Ok(passed);
+            }
+        }
+        Ok(Ok(()))
     }
 
     /// Takes leave of the server.
@@ -306,6 +394,24 @@ impl Link {
         if let State::Up { session, .. } = &*self.state.lock() {
             session.leave();
         }
+    }
+}
+
+fn is_change(command: Command) -> bool {
+    matches!(command, Command::Write | Command::WriteZeroes | Command::Trim)
+}
+
+fn mark_span(at: u64, mark: &[u8]) -> Span {
+    Span::new(Bytes::new(at), Bytes::of(mark.len()))
+}
+
+/// Takes the part of a mark, which lies at byte `at`, that a reply has.
+fn take_mark(at: u64, mark: &mut [u8], order: &Order<'_>, reply: &Reply) {
+    let Reply::Bytes(bytes) = reply else { return };
+    let (first, last) = (order.at.max(at), (order.at + u64_of(bytes.len())).min(at + u64_of(mark.len())));
+    if first < last {
+        let from = &bytes[index_of(first - order.at)..index_of(last - order.at)];
+        mark[index_of(first - at)..index_of(last - at)].copy_from_slice(from);
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod behaviour;
 mod faults;
+mod fences;
 mod hostile;
 mod ours;
 mod proxy;

@@ -1,0 +1,200 @@
+//! The mark of this process in the MMP block, and for how long it allows changes.
+//!
+//! Others take a volume over when its mark did not change while they waited, put their own mark in its place,
+//! and wait as long again before they change anything else. Both waits are longer than twice the interval in
+//! the mark that they saw ([`Lease::valid`]). So whoever saw its own mark in its place may change the volume
+//! for that interval: another's first change comes later, even if that other host came right after. What is
+//! left, the interval and a second, is for requests that are on their way.
+//!
+//! Time is that of the boot clock: it goes on while the machine is suspended and while the process is stopped.
+//!
+//! Invariant: once another's mark was seen, the lease is lost for good.
+
+use super::{MmpBlock, described};
+use crate::error::Result;
+use hectare_device::{Device, Fence, Mark};
+use hectare_ext4::mmp::{Mmp, RawMmp, Status};
+use parking_lot::Mutex;
+#[cfg(test)]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where the time comes from.
+#[derive(Clone)]
+pub(super) enum Clock {
+    /// The machine's boot clock.
+    Boot,
+    /// One that a test sets, in milliseconds.
+    #[cfg(test)]
+    Set(Arc<AtomicU64>),
+}
+
+impl Clock {
+    pub(super) fn now(&self) -> Duration {
+        match self {
+            Self::Boot => {
+                let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+                // The clock starts at zero and its fraction is below a second.
+                let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+                Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+            }
+            #[cfg(test)]
+            Self::Set(milliseconds) => Duration::from_millis(milliseconds.load(Ordering::SeqCst)),
+        }
+    }
+}
+
+/// The mark of this process.
+pub(super) struct Lease {
+    place: MmpBlock,
+    clock: Clock,
+    marks: Mutex<Marks>,
+    /// When the mark was last seen in its place, in milliseconds of the clock: when that reading began.
+    seen: AtomicU64,
+    /// How long that allows changes, in milliseconds.
+    valid: AtomicU64,
+    /// Called when the lease is lost.
+    alarm: Box<dyn Fn() + Send + Sync>,
+}
+
+struct Marks {
+    /// The last one that is durable.
+    durable: Mmp,
+    /// The last one that was written, or may have been.
+    newest: Mmp,
+    /// Who has the volume now.
+    lost: Option<String>,
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Lease {
+    /// A lease of which the mark was seen by a reading that began at `seen`.
+    pub(super) fn new(
+        place: MmpBlock,
+        clock: Clock,
+        mark: Mmp,
+        seen: Duration,
+        alarm: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        let valid = AtomicU64::new(valid_for(&mark, &mark));
+        let marks = Mutex::new(Marks { durable: mark.clone(), newest: mark, lost: None });
+        Self { place, clock, marks, seen: AtomicU64::new(milliseconds(seen)), valid, alarm }
+    }
+
+    /// Who has the volume, if it is lost.
+    pub(super) fn lost(&self) -> Option<String> {
+        self.marks.lock().lost.clone()
+    }
+
+    /// The mark that was written last.
+    pub(super) fn newest(&self) -> Mmp {
+        self.marks.lock().newest.clone()
+    }
+
+    /// Puts a new mark in the place of ours, if that is still there. Returns whether it was.
+    ///
+    /// # Errors
+    /// If the device fails; the mark on it is then the new one or an older one of ours.
+    pub(super) fn renew(&self, device: &dyn Device, new: Mmp) -> Result<bool> {
+        let looked = hectare_device::look(self, |mark| device.read_fresh(self.place.at, mark))?;
+        {
+            let mut marks = self.marks.lock();
+            match looked {
+                Ok(()) => {}
+                Err(_) if marks.lost.is_some() => return Ok(false),
+                Err(why) => {
+                    self.lose(&mut marks, format!("somebody unknown ({why})"));
+                    return Ok(false);
+                }
+            }
+            self.valid.store(valid_for(&marks.durable, &new), Ordering::SeqCst);
+            marks.newest = new.clone();
+        }
+        self.place.write(device, &new)?;
+        let mut marks = self.marks.lock();
+        self.valid.store(valid_for(&new, &new), Ordering::SeqCst);
+        marks.durable = new;
+        Ok(true)
+    }
+
+    /// Notes who has the volume.
+    fn lose(&self, marks: &mut Marks, who: String) -> Mark {
+        marks.lost = Some(who.clone());
+        self.seen.store(0, Ordering::SeqCst);
+        self.valid.store(0, Ordering::SeqCst);
+        (self.alarm)();
+        Mark::Lost(taken(&who))
+    }
+}
+
+/// How long one of the marks allows changes: as the shorter one says, in milliseconds.
+fn valid_for(one: &Mmp, other: &Mmp) -> u64 {
+    u64::from(one.check_interval.min(other.check_interval)) * 1000
+}
+
+/// What an error says once another host has the volume.
+pub(crate) fn taken(who: &str) -> String {
+    format!(
+        "another host has the volume in use as well (MMP): {who}; nothing more is changed here, run \
+         e2fsck -fy"
+    )
+}
+
+impl Marks {
+    /// Whether a status is one that this process has written since the last durable one.
+    fn are_like(&self, found: &Status) -> bool {
+        let (durable, newest) = (&self.durable.status, &self.newest.status);
+        if found == durable || found == newest {
+            return true;
+        }
+        match (found, durable, newest) {
+            (
+                Status::InUse { node, device, sequence },
+                Status::InUse { node: our_node, device: our_device, sequence: first },
+                Status::InUse { sequence: last, .. },
+            ) => {
+                let between = if first <= last {
+                    first <= sequence && sequence <= last
+                } else {
+                    first <= sequence || sequence <= last
+                };
+                node == our_node && device == our_device && between
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Fence for Lease {
+    fn mark_len(&self) -> usize {
+        size_of::<RawMmp>()
+    }
+
+    fn is_fresh(&self) -> bool {
+        let (seen, valid) = (self.seen.load(Ordering::SeqCst), self.valid.load(Ordering::SeqCst));
+        milliseconds(self.clock.now()) < seen.saturating_add(valid)
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    fn judge(&self, asked: Duration, mark: &[u8]) -> Mark {
+        let mut marks = self.marks.lock();
+        if let Some(who) = &marks.lost {
+            return Mark::Lost(taken(who));
+        }
+        match Mmp::parse(mark, self.place.block, self.place.seed) {
+            Ok(found) if marks.are_like(&found.status) => {
+                self.seen.fetch_max(milliseconds(asked), Ordering::SeqCst);
+                Mark::Ours
+            }
+            Ok(found) => self.lose(&mut marks, described(&found)),
+            Err(corrupt) => Mark::Unclear(corrupt.to_string()),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Some runs on servers that fail; `cargo xtask remote` makes more.
+
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
+
+use hectare_lab::remote::{Fault, Oracle, Outcome, run};
+use std::sync::Arc;
+
+/// e2fsck as an oracle beside the checker; it has no objection where it is not installed.
+fn e2fsck(bytes: &[u8]) -> Result<(), String> {
+    let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    std::fs::write(file.path(), bytes).map_err(|error| error.to_string())?;
+    match hectare_oracle::fsck::e2fsck(file.path()) {
+        Ok(report) if !report.is_sound() => Err(report.output),
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_on_servers_that_fail() {
+    let oracle: Arc<Oracle> = Arc::new(e2fsck);
+    let outcomes: Vec<Outcome> = (0..20)
+        .map(|seed| run(seed, Some(Arc::clone(&oracle))).unwrap_or_else(|error| panic!("{error}")))
+        .collect();
+    for fault in Fault::ALL {
+        assert!(outcomes.iter().any(|outcome| outcome.fault == fault), "{fault:?} was not tried");
+    }
+    let of = |fault| outcomes.iter().filter(move |outcome| outcome.fault == fault);
+    for fault in [Fault::Cut, Fault::Killed] {
+        assert!(of(fault).all(|outcome| outcome.reconnects > 0 && !outcome.ended), "{fault:?}: {outcomes:?}");
+    }
+    assert!(outcomes.iter().map(|outcome| outcome.promises).sum::<u64>() > 500, "{outcomes:?}");
+}
