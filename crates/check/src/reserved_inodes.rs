@@ -148,7 +148,7 @@ impl Scan<'_> {
     }
 
     /// What is wrong with a journal's superblock. All numbers there are big-endian.
-    fn wrong_journal(&self, block: &[u8], blocks: u64) -> Option<String> {
+    pub(super) fn wrong_journal(&self, block: &[u8], blocks: u64) -> Option<String> {
         let bytes = block.get(..JOURNAL_SUPER)?;
         let word = |at: usize| match bytes.get(at..at + 4) {
             Some([a, b, c, d]) => u32::from_be_bytes([*a, *b, *c, *d]),

@@ -3,6 +3,7 @@
 use crate::order::Order;
 use crate::report::{Error, Mend, Options};
 use crate::slot::Slot;
+use crate::superblock::Found;
 use hectare_check::{Bits, Report, What};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::error::Place;
@@ -72,6 +73,8 @@ pub(crate) struct Info {
 /// A round.
 pub(crate) struct Work<'a> {
     pub(crate) device: &'a Arc<Overlay>,
+    /// Its journal, if that lies on another device and is at hand.
+    pub(crate) journal: Option<Arc<Overlay>>,
     pub(crate) sb: SuperBlock,
     pub(crate) options: Options,
     pub(crate) suspects: Suspects,
@@ -98,6 +101,8 @@ pub(crate) struct Work<'a> {
     cursor: u64,
     /// Whether no free cluster is left that was free before.
     none_fresh: bool,
+    /// Whether the superblock is a backup, which does not know of the journal's state.
+    pub(crate) from_backup: bool,
     /// Whether backups of the superblock and the descriptors are to be written.
     pub(crate) refresh_backups: bool,
 }
@@ -105,16 +110,19 @@ pub(crate) struct Work<'a> {
 impl<'a> Work<'a> {
     pub(crate) fn new(
         device: &'a Arc<Overlay>,
-        sb: SuperBlock,
+        journal: Option<Arc<Overlay>>,
         options: Options,
         suspects: Suspects,
-        mends: Vec<Mend>,
+        found: Found,
     ) -> Result<Self, Error> {
+        let Found { sb, mends, from_backup } = found;
         let clusters = sb.geometry().clusters_count().get();
         let shares = sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
         let refresh_backups = !mends.is_empty();
         Ok(Self {
             device,
+            journal,
+            from_backup,
             used: Bits::new(clusters)?,
             shared: shares.then(|| Bits::new(clusters)).transpose()?,
             sb,

@@ -6,6 +6,7 @@
 mod corpus;
 mod crash;
 mod damage;
+mod external;
 mod fields;
 mod hashed;
 mod random;
