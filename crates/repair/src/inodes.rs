@@ -81,7 +81,15 @@ impl Work<'_> {
             return Ok(());
         }
         if role == Role::Reserved && !slot.view().is_fit_for_nothing(slot.nr, &self.sb) {
-            self.lost(What::Inode, place, "a reserved inode is in use, and has no use: cleared");
+            if self.is_left_journal(&slot)? {
+                self.mended(
+                    What::Inode,
+                    place,
+                    "it is an empty journal that the volume no longer has: cleared",
+                );
+            } else {
+                self.lost(What::Inode, place, "a reserved inode is in use, and has no use: cleared");
+            }
             slot.clear();
             return self.put_slot(&mut slot);
         }
@@ -490,11 +498,17 @@ impl Work<'_> {
         let room = 60 + found.inline.unwrap_or(0);
         let size = slot.view().size();
         if size > room {
-            // Of a file the content says where it may have ended.
+            // The upper half was zero; if the lower one can be, it is whole. Else the content of a file says where
+            // it may have ended.
+            let low = size & u64::from(u32::MAX);
             let tail = self.inline_tail(slot).unwrap_or_default();
             let content = [&slot.block()[..], &tail].concat();
             let len = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| u64_of(last) + 1);
-            let len = if slot.kind() == Some(Kind::File) { len.min(room) } else { room };
+            let len = match slot.kind() {
+                Some(Kind::File) if low <= room => low,
+                Some(Kind::File) => len.min(room),
+                _ => room,
+            };
             let text = format!("its size was {size}, there is room for {room} bytes: now {len}");
             self.mended(What::Inode, Place::Inode(slot.nr), text);
             slot.set_size(len);

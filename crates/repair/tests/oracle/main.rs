@@ -15,6 +15,7 @@ mod random;
 mod seal;
 mod survey;
 mod trial;
+mod tuned;
 mod volumes;
 
 /// Counts what is allocated.
