@@ -94,6 +94,10 @@ impl Scan<'_> {
                 self.volume.read(at, &mut block)?;
                 match OrphanBlock::new(&block, at, seed) {
                     Ok(orphans) => {
+                        if seed.is_none() && orphans.stored_checksum() != 0 {
+                            let reason = "the orphan file has a checksum, on a volume without them";
+                            self.tell(What::Orphans, Place::Block(at), reason);
+                        }
                         orphans.orphans().for_each(|(_, nr)| {
                             self.add_orphan(nr, "the orphan file");
                         });
