@@ -6,6 +6,7 @@
 mod corpus;
 mod crash;
 mod damage;
+mod duplicates;
 mod external;
 mod fields;
 mod hashed;
@@ -13,6 +14,7 @@ mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]
 mod seal;
+mod structures;
 mod survey;
 mod trial;
 mod tuned;
