@@ -39,9 +39,11 @@ impl Scan<'_> {
             next = RawInode::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
         }
         let sb = &self.volume.sb;
-        if sb.features().compat.contains(Compat::ORPHAN_FILE)
-            && let Some(nr) = InodeNr::from_disk(sb.raw().s_orphan_file_inum.get())
-        {
+        if sb.features().compat.contains(Compat::ORPHAN_FILE) {
+            let Some(nr) = sb.orphan_file_inode() else {
+                self.tell(What::Orphans, Place::Volume, "the superblock names no orphan file");
+                return Ok(());
+            };
             if !self.read_slot(nr, &mut bytes)? {
                 self.tell(What::Orphans, Place::Inode(nr), "there is no such inode for the orphan file");
             } else if let Some(slot) = RawInode::new(&bytes) {

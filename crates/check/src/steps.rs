@@ -6,7 +6,7 @@ use hectare_device::Device;
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::{u64_of, usize_of};
@@ -111,6 +111,12 @@ impl Scan<'_> {
         let needs_recovery = sb.features().incompat.contains(Incompat::RECOVER);
         for fault in faults {
             self.tell(What::Superblock, Place::Volume, fault);
+        }
+        // The kernel and this library take such a volume as it is; e2fsck counts it as an error.
+        let kept = self.volume.geometry().reserved_gdt_blocks;
+        if kept > 0 && !self.volume.sb.features().compat.contains(Compat::RESIZE_INODE) {
+            let reason = format!("it keeps {kept} blocks for growing, and has no inode for them");
+            self.tell(What::Superblock, Place::Volume, reason);
         }
         if needs_recovery && !self.volume.options.allow_recovery {
             self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");

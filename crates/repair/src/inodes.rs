@@ -210,7 +210,7 @@ impl Work<'_> {
     }
 
     /// Fields that mean the same in every kind of inode.
-    fn mend_fields(&mut self, slot: &mut Slot) {
+    pub(crate) fn mend_fields(&mut self, slot: &mut Slot) {
         let features = *self.sb.features();
         let place = Place::Inode(slot.nr);
         if slot.raw().i_obso_faddr.get() != 0 {
@@ -390,21 +390,27 @@ impl Work<'_> {
             self.mended(What::Inode, place, format!("its size was {size}, its blocks reach to {written}"));
             slot.set_size(written << bits);
         }
-        let per = 1u64 << (bits - 2);
-        let most = if slot.has(InodeFlags::EXTENTS) {
-            1 << 32
-        } else {
-            12 + per + per * per + per.saturating_mul(per * per)
-        };
-        if slot.view().size() > most << bits {
-            self.mended(What::Inode, place, format!("its size was {size}, more than its map can hold"));
-            slot.set_size(map.end() << bits);
-        }
+        self.mend_too_large(slot, &map);
         self.note_large_file(slot);
         self.claim_map(slot, &map, found.clusters(), cut);
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
         Ok(true)
+    }
+
+    /// A size that the map can't hold: its upper half is wrong. Where the lower one can't be either, the map says
+    /// how long the file is.
+    pub(crate) fn mend_too_large(&mut self, slot: &mut Slot, map: &Map) {
+        let (size, block_size) = (slot.view().size(), self.geometry().block_size);
+        if size <= slot.view().size_max(block_size) {
+            return;
+        }
+        let (low, bits) = (size & u64::from(u32::MAX), block_size.shift());
+        let reached = map.written_end().saturating_sub(1) << bits;
+        let len = if low >= reached && low <= map.end() << bits { low } else { map.end() << bits };
+        let text = format!("its size was {size}, more than its map can hold: now {len}");
+        self.mended(What::Inode, Place::Inode(slot.nr), text);
+        slot.set_size(len);
     }
 
     /// Where a map is to be cut because both size and block count say that it ends there: then an extent is

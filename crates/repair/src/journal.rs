@@ -51,10 +51,11 @@ impl Work<'_> {
         }
         let before = std::mem::take(&mut self.mends);
         self.read_groups()?;
+        self.mends = before;
+        self.mend_journal_inode()?;
         let place = self.log_place();
         let read = place.and_then(|place| Ok(place.and_then(|place| Ok((self.read_log(&place)?, place)))));
         self.groups.clear();
-        self.mends = before;
         match read? {
             Ok(((recovery, _), _)) if !needed && !recovery.needed() => return Ok(()),
             Ok(((recovery, damage), place)) => self.replay(&recovery, damage, &place)?,

@@ -51,6 +51,7 @@ mod staged;
 mod store_map;
 mod superblock;
 mod symlinks;
+mod task_numbers;
 mod undo;
 mod undo_file;
 mod work;

@@ -88,6 +88,9 @@ impl Work<'_> {
 
     /// Takes from an inode with a task the flags and attributes that none has.
     fn bare(&mut self, slot: &mut Slot) {
+        if !slot.view().is_blank() {
+            self.mend_fields(slot);
+        }
         let odd = slot.flags() - TASK_FLAGS;
         if odd.is_empty() && slot.view().file_acl() == 0 {
             return;
@@ -127,6 +130,7 @@ impl Work<'_> {
 
     /// Makes every inode with a task right.
     pub(crate) fn mend_reserved(&mut self) -> Result<(), Error> {
+        self.make_missing_tasks()?;
         for (nr, task) in std::mem::take(&mut self.tasks) {
             let nr = InodeNr::new(nr);
             let has = self.sb.features().compat;
@@ -324,6 +328,7 @@ impl Work<'_> {
     fn mend_quota_inode(&mut self, task: Task) -> Result<(), Error> {
         let Task { mut slot, map, sound } = task;
         if sound {
+            self.mend_too_large(&mut slot, &map);
             self.mend_plain_fields(&mut slot, &map);
         } else {
             self.mended(What::Quota, Place::Inode(slot.nr), "its inode or map is broken: made anew");

@@ -62,7 +62,9 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
     if let Err(error) = Folding::of(sb) {
         return Err(Error::Refused(format!("its names can't be read: {error}")));
     }
-    let known = RoCompat::all() - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
+    // All bits are flags of the type; those with names are known.
+    let named = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, flag)| all | flag);
+    let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
     let unknown = sb.features().ro_compat.bits() & !known.bits();
     if unknown == 0 {
         return Ok(());
@@ -88,6 +90,7 @@ fn round(
     work.mend_superblock()?;
     work.replay_journal()?;
     work.read_groups()?;
+    work.mend_task_numbers()?;
     work.claim_group_metadata()?;
     work.end_orphans()?;
     work.mend_inodes()?;

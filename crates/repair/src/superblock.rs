@@ -222,6 +222,7 @@ impl Work<'_> {
     /// Fields that contradict each other.
     pub(crate) fn mend_superblock(&mut self) -> Result<(), Error> {
         self.mend_journal_number();
+        self.mend_kept_blocks();
         let faults = self.sb.faults();
         if faults.is_empty() {
             return Ok(());
@@ -259,6 +260,16 @@ impl Work<'_> {
             }
         });
         Ok(())
+    }
+
+    /// Without an inode for them no blocks are kept for growing: the metadata that lies there would be moved.
+    fn mend_kept_blocks(&mut self) {
+        let kept = self.geometry().reserved_gdt_blocks;
+        if kept > 0 && !self.sb.features().compat.contains(Compat::RESIZE_INODE) {
+            let text = format!("it keeps {kept} blocks for growing, and has no inode for them: now none");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_reserved_gdt_blocks = 0.into());
+        }
     }
 
     /// The journal inside has the number that is reserved for it, or one of the volume's.

@@ -86,6 +86,8 @@ pub(crate) struct Work<'a> {
     pub(crate) conflicts: BTreeMap<u32, crate::claims::Conflict>,
     pub(crate) attributes: crate::attributes::Shared,
     pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
+    /// Files with a task that are to be made.
+    pub(crate) missing: crate::task_numbers::Missing,
     /// Links whose target is to be written to a block.
     pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
     /// Whether inodes are read for the first time, when those with a suspicious map are left for later.
@@ -93,8 +95,8 @@ pub(crate) struct Work<'a> {
     pub(crate) suspicious: Vec<InodeNr>,
     /// Orphans with a name, to be cut to their size.
     pub(crate) truncated: BTreeSet<u32>,
-    /// Whether orphans were deleted, whose values then have no users.
-    pub(crate) orphans_ended: bool,
+    /// Inodes with values of orphans that were deleted: without other users they end, too.
+    pub(crate) ended_values: BTreeSet<u32>,
     pub(crate) mends: Vec<Mend>,
     pub(crate) order: Order,
     /// Where the search for free clusters goes on.
@@ -133,11 +135,12 @@ impl<'a> Work<'a> {
             conflicts: BTreeMap::new(),
             attributes: crate::attributes::Shared::default(),
             tasks: BTreeMap::new(),
+            missing: crate::task_numbers::Missing::default(),
             long_links: Vec::new(),
             first_pass: false,
             suspicious: Vec::new(),
             truncated: BTreeSet::new(),
-            orphans_ended: false,
+            ended_values: BTreeSet::new(),
             mends,
             order: Order::default(),
             cursor: 0,

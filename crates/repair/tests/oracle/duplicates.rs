@@ -25,7 +25,7 @@ fn repaired(case: &Case, duplicates: Duplicates, place: &str) -> (Repaired, Vec<
 }
 
 /// What a file holds.
-fn content(bytes: &[u8], path: &str) -> Vec<u8> {
+pub(crate) fn content(bytes: &[u8], path: &str) -> Vec<u8> {
     let volume = Volume::open(Arc::new(MemoryDevice::from_bytes(bytes)), OpenOptions::read_only()).unwrap();
     let nr = volume.resolve(path, false).unwrap();
     let mut content = vec![0; usize::try_from(volume.stat(nr).unwrap().size).unwrap()];

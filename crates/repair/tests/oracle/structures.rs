@@ -100,6 +100,29 @@ fn regression_a_log_is_replayed_with_a_superblock_from_a_backup() {
     assert_eq!(survey(&after), survey(&case.e2fsck().1));
 }
 
+/// Where the journal's inode is lost, the superblock has a copy of its map.
+#[test]
+fn regression_a_log_is_replayed_by_the_copy_of_its_map() {
+    for args in [&["-t", "ext4", "-b", "1024"][..], &["-t", "ext3", "-b", "1024"]] {
+        let case = match Case::filled(args, "32M") {
+            Ok(case) => case,
+            Err(reason) => skip!("repair structures::regression_a_log_is_replayed_by_the_copy", reason),
+        };
+        let (content, block) = (case.folder.path().join("content"), case.block_of("f39"));
+        fs::write(&content, [7; 1024]).unwrap();
+        let before = case.survey();
+        case.change(&["jo", &format!("jw -b {block} {}", content.display()), "jc"]);
+        case.change(&["clri <8>"]);
+        let place = format!("{args:?}");
+        let (repaired, after) = case.repaired(&place);
+        assert!(!repaired.loses(), "{place}: {:?}", repaired.mends);
+        // e2fsck, here, gives the log up and makes a new journal.
+        assert!(after[block * 1024..][..1024] == [7; 1024], "{place}: the log is lost");
+        assert_eq!(survey(&after).paths, before.paths, "{place}");
+        assert_eq!(survey(&after).lacks(&before).len(), 1, "{place}: the file of that block");
+    }
+}
+
 #[test]
 fn a_superblock_comes_from_a_backup() {
     for args in [
