@@ -350,6 +350,11 @@ impl Scan<'_> {
         {
             self.tell(What::Journal, Place::Inode(nr), "there is no such inode");
         }
+        let stray = self.volume.sb.raw().s_orphan_file_inum.get();
+        if !self.volume.sb.features().compat.contains(Compat::ORPHAN_FILE) && used(self, stray) {
+            let reason = format!("it names inode {stray} as orphan file, which it does not have");
+            self.tell(What::Superblock, Place::Volume, reason);
+        }
         for nr in self.orphans.listed() {
             if self.inodes.get(nr.get()).is_none() {
                 self.tell(What::Orphans, Place::Inode(nr), "it is listed as an orphan, but not in use");

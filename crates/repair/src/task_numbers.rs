@@ -53,6 +53,11 @@ impl Work<'_> {
         }
         if self.sb.features().compat.contains(Compat::ORPHAN_FILE) {
             self.find_orphan_file()?;
+        } else if self.sb.raw().s_orphan_file_inum.get() != 0 {
+            let given = self.sb.raw().s_orphan_file_inum.get();
+            let text = format!("it named inode {given} as orphan file, which it does not have: now none");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_orphan_file_inum = 0.into());
         }
         Ok(())
     }
