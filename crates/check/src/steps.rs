@@ -118,6 +118,12 @@ impl Scan<'_> {
             let reason = format!("it keeps {kept} blocks for growing, and has no inode for them");
             self.tell(What::Superblock, Place::Volume, reason);
         }
+        let size = self.volume.sb.raw().s_desc_size.get();
+        let is_small = !self.volume.sb.features().incompat.contains(Incompat::BIT64);
+        if is_small && size != 0 && !size.is_power_of_two() {
+            let reason = format!("its descriptors have a size of {size}, without 64bit");
+            self.tell(What::Superblock, Place::Volume, reason);
+        }
         if needs_recovery && !self.volume.options.allow_recovery {
             self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");
         }

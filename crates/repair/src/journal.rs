@@ -54,7 +54,7 @@ impl Work<'_> {
         self.mends = before;
         self.mend_journal_inode()?;
         let place = self.log_place();
-        let read = place.and_then(|place| Ok(place.and_then(|place| Ok((self.read_log(&place)?, place)))));
+        let read = place.map(|place| place.and_then(|place| Ok((self.read_log(&place)?, place))));
         self.groups.clear();
         match read? {
             Ok(((recovery, _), _)) if !needed && !recovery.needed() => return Ok(()),

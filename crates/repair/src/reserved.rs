@@ -344,7 +344,8 @@ impl Work<'_> {
         let place = Place::Inode(slot.nr);
         let kept = self.geometry().reserved_gdt_blocks;
         let others = numbers(&slot.block()).enumerate().any(|(i, number)| i != DOUBLE && number != 0);
-        let broken = slot.kind() != Some(Kind::File) || others || (kept > 0 && !sound);
+        let broken =
+            slot.kind() != Some(Kind::File) || others || (!sound && (kept > 0 || double_of(&slot) != 0));
         if broken {
             self.mended(What::ResizeInode, place, "it is made anew");
             self.fresh_task(&mut slot, 0o600);

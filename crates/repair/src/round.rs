@@ -5,7 +5,7 @@ use crate::report::{Error, Options, Repaired};
 use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
 use hectare_ext4::casefold::Folding;
-use hectare_ext4::feature::RoCompat;
+use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::superblock::SuperBlock;
 use std::sync::Arc;
 
@@ -66,6 +66,9 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
     let named = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, flag)| all | flag);
     let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
     let unknown = sb.features().ro_compat.bits() & !known.bits();
+    // Those that the kernel need not know count here, as for e2fsck: it can't mend what belongs to them.
+    let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, flag)| all | flag);
+    let unknown = unknown | sb.features().compat.bits() & !compat.bits();
     if unknown == 0 {
         return Ok(());
     }

@@ -223,6 +223,7 @@ impl Work<'_> {
     pub(crate) fn mend_superblock(&mut self) -> Result<(), Error> {
         self.mend_journal_number();
         self.mend_kept_blocks();
+        self.mend_desc_size();
         let faults = self.sb.faults();
         if faults.is_empty() {
             return Ok(());
@@ -260,6 +261,16 @@ impl Work<'_> {
             }
         });
         Ok(())
+    }
+
+    /// Descriptors of 32 bytes need no size; one that is there must be a power of two.
+    fn mend_desc_size(&mut self) {
+        let size = self.sb.raw().s_desc_size.get();
+        if size != 0 && !size.is_power_of_two() && !self.sb.features().incompat.contains(Incompat::BIT64) {
+            let text = format!("its descriptors had a size of {size}, without 64bit: now none");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_desc_size = 0.into());
+        }
     }
 
     /// Without an inode for them no blocks are kept for growing: the metadata that lies there would be moved.

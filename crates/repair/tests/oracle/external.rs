@@ -141,7 +141,7 @@ fn without_its_journal_a_volume_that_needs_it_is_refused() {
     };
     let alone = Staged::new(pair.devices().0).repair(&OPTIONS).unwrap_err().to_string();
     assert!(alone.contains(UUID) && alone.contains("--journal"), "{alone}");
-    let foreign = Pair { journal: other.journal, ..pair.clone() };
+    let foreign = Pair { journal: other.journal, ..pair };
     let foreign = foreign.repaired().err().unwrap().to_string();
     assert!(foreign.contains("is not its journal"), "{foreign}");
     // A volume that does not need it is repaired without.

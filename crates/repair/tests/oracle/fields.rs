@@ -12,7 +12,7 @@ use std::sync::Arc;
 const QUOTA: &[&str] = &["-t", "ext4", "-O", "quota,orphan_file"];
 
 /// What mke2fs makes, and what debugfs changes in it.
-const CASES: [(&[&str], &[&str]); 38] = [
+const CASES: [(&[&str], &[&str]); 40] = [
     (&["-t", "ext4"], &["sif <5> size 103079215104"]),
     (&["-t", "ext4"], &["sif <6> mode 0160000"]),
     (&["-t", "ext4"], &["sif <9> mode 0100600", "sif <9> links_count 1"]),
@@ -69,6 +69,8 @@ const CASES: [(&[&str], &[&str]); 38] = [
     (&["-t", "ext4"], &["sif <7> faddr 5", "sif <8> faddr 5"]),
     (&["-t", "ext4", "-O", "^resize_inode"], &["ssv reserved_gdt_blocks 200"]),
     (&["-t", "ext4", "-O", "mmp"], &["ssv mmp_block 1"]),
+    (&["-t", "ext2"], &["ssv desc_size 188"]),
+    (&["-t", "ext2", "-E", "resize=16385"], &["ssv reserved_gdt_blocks 0", "sif <7> block[DIND] 16711697"]),
 ];
 
 #[test]
@@ -138,14 +140,16 @@ fn regression_only_values_of_orphans_end_with_them() {
 fn regression_unknown_features_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
-    let made = mke2fs(&["-t", "ext4"], &image, "16M")
-        .and_then(|()| debugfs_write(&image, &["ssv feature_ro_compat 0x80046b", "sif <2> links_count 9"]));
-    if let Err(reason) = made {
-        skip!("repair fields::regression_unknown_features_are_refused", reason);
+    for features in ["ssv feature_ro_compat 0x80046b", "ssv feature_compat 0x20003c"] {
+        let made = mke2fs(&["-t", "ext4"], &image, "16M")
+            .and_then(|()| debugfs_write(&image, &["sif <2> links_count 9", features]));
+        if let Err(reason) = made {
+            skip!("repair fields::regression_unknown_features_are_refused", reason);
+        }
+        let staged = Staged::new(Arc::new(MemoryDevice::from_bytes(&fs::read(&image).unwrap())));
+        let refused = watched(staged.overlay()).unwrap_err();
+        assert!(refused.contains("unknown features"), "{features}: {refused}");
     }
-    let staged = Staged::new(Arc::new(MemoryDevice::from_bytes(&fs::read(&image).unwrap())));
-    let refused = watched(staged.overlay()).unwrap_err();
-    assert!(refused.contains("unknown features"), "{refused}");
 }
 
 /// A file inside its inode whose size has a damaged upper half: the lower one says how long it is.
