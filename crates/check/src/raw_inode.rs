@@ -97,7 +97,8 @@ impl<'a> RawInode<'a> {
         (12 + per + per * per + per.saturating_mul(per * per)).saturating_mul(1 << bits)
     }
 
-    /// Whether a symbolic link in a block has more of a map than the entry that leads to it: e2fsck takes such a
+    /// Whether a symbolic link in a block has more of a map than the entry that leads to it: e2fsck takes
+    /// such a
     /// link for none.
     #[must_use]
     pub fn has_more_than_one_entry(&self) -> bool {

@@ -130,7 +130,8 @@ impl Image {
         Ok(Self { path: path.to_owned(), volume: Arc::new(volume), has_journal, is_batch: false })
     }
 
-    /// Lets the commands that this thread runs use this image instead of opening one, until the result is dropped.
+    /// Lets the commands that this thread runs use this image instead of opening one, until the result is
+    /// dropped.
     pub(crate) fn hold_for_batch(&self) -> Batch {
         BATCH.set(Some(Self { is_batch: true, ..self.clone() }));
         Batch(())
@@ -229,7 +230,8 @@ impl Image {
     }
 }
 
-/// The journal of a volume that keeps it on another device, if that is among the block devices and needed: for
+/// The journal of a volume that keeps it on another device, if that is among the block devices and needed:
+/// for
 /// writing, or since it is to be replayed. What is wrong with the volume is found when it is opened.
 fn find_journal(device: &dyn Device, hold: Hold) -> Outcome<Option<JournalDevice>> {
     let needed =
@@ -240,7 +242,8 @@ fn find_journal(device: &dyn Device, hold: Hold) -> Outcome<Option<JournalDevice
     }
 }
 
-/// The journal of a volume that keeps it on another device: the one that is named, or else the block device with
+/// The journal of a volume that keeps it on another device: the one that is named, or else the block device
+/// with
 /// its UUID, whether it is needed or not. A volume with its journal inside has none.
 pub(crate) fn journal_of(
     device: &dyn Device,

@@ -216,7 +216,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The block of the mount protection, which says afterwards that nobody uses the volume. It can't lie in the
+    /// The block of the mount protection, which says afterwards that nobody uses the volume. It can't lie
+    /// in the
     /// volume's other metadata.
     fn mend_mmp(&mut self, stretches: &[(u64, u64)]) -> Result<Option<BlockNr>, Error> {
         if !self.sb.features().incompat.contains(Incompat::MMP) {

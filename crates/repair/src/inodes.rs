@@ -398,7 +398,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// A size that the map can't hold: its upper half is wrong. Where the lower one can't be either, the map says
+    /// A size that the map can't hold: its upper half is wrong. Where the lower one can't be either, the
+    /// map says
     /// how long the file is.
     pub(crate) fn mend_too_large(&mut self, slot: &mut Slot, map: &Map) {
         let (size, block_size) = (slot.view().size(), self.geometry().block_size);
@@ -504,7 +505,8 @@ impl Work<'_> {
         let room = 60 + found.inline.unwrap_or(0);
         let size = slot.view().size();
         if size > room {
-            // The upper half was zero; if the lower one can be, it is whole. Else the content of a file says where
+            // The upper half was zero; if the lower one can be, it is whole. Else the content of a file
+            // says where
             // it may have ended.
             let low = size & u64::from(u32::MAX);
             let tail = self.inline_tail(slot).unwrap_or_default();

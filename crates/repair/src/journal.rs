@@ -1,7 +1,8 @@
 //! The journal: replayed before anything else is judged, and made anew where it is broken.
 //!
 //! The log is found through the volume's own structures, as they are before it is replayed; mkfs writes the
-//! journal's inode and map once, and they are never logged. Or it lies on another device ([`crate::log_place`]),
+//! journal's inode and map once, and they are never logged. Or it lies on another device
+//! ([`crate::log_place`]),
 //! which is named by its UUID. A log that can't be replayed is given up: what it held is then lost, and the
 //! volume is mended as it lies.
 //!
@@ -245,7 +246,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A number for a log's first transaction that old ones, which may lie in it, do not have: from the volume
+    /// A number for a log's first transaction that old ones, which may lie in it, do not have: from the
+    /// volume
     /// and the time, so that a repair that begins again makes the same.
     pub(crate) fn fresh_sequence(&self) -> TxnId {
         TxnId::new(crc32c(crc32c(!0, &self.sb.uuid()), &self.options.now.to_le_bytes()) >> 1)

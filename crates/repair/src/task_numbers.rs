@@ -1,7 +1,9 @@
-//! The numbers of inodes with a task, as the superblock says them. One that can't be gives way to that which is
+//! The numbers of inodes with a task, as the superblock says them. One that can't be gives way to that
+//! which is
 //! reserved for the task, to a file that looks like it, or to a new one.
 //!
-//! Hazard: what has a task is written over. A file that only a damaged number makes an orphan file or a quota file
+//! Hazard: what has a task is written over. A file that only a damaged number makes an orphan file or a
+//! quota file
 //! must not be: it has to look like one.
 
 use crate::journal::JOURNAL;
@@ -70,7 +72,8 @@ impl Work<'_> {
         });
     }
 
-    /// The journal is in the inode that is reserved for it, if that is a file; if it is none, the superblock's
+    /// The journal is in the inode that is reserved for it, if that is a file; if it is none, the
+    /// superblock's
     /// copy of its map may say where it lies.
     pub(crate) fn mend_journal_inode(&mut self) -> Result<(), Error> {
         let Some(nr) = self.sb.journal_inode() else { return Ok(()) };

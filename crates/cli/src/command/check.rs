@@ -24,7 +24,8 @@ use std::sync::Arc;
 /// Reads every structure of the volume and prints one line for each that violates the format: superblock and
 /// group descriptors, inodes, block maps, attributes, directories and their indexes, links, bitmaps and
 /// counts. File data is not read. The verdict is that of e2fsck -fn; a journal that must be replayed and
-/// orphans left by a crash are problems, too. A journal on another device, named with --journal or found by its
+/// orphans left by a crash are problems, too. A journal on another device, named with --journal or found by
+/// its
 /// UUID, is replayed in memory first, and the result is checked; with --superblock, the volume as it would be
 /// with that one. Nothing is repaired.
 #[derive(clap::Args)]

@@ -8,7 +8,8 @@ use hectare_oracle::{LoopDevice, Skip, skip};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An image and its external journal, which needs to be replayed: `d/f` is in the journal only. e2fsck looks for the
+/// An image and its external journal, which needs to be replayed: `d/f` is in the journal only. e2fsck
+/// looks for the
 /// journal's device among all by its UUID: no other test's may have the same.
 fn crashed(folder: &Path, uuid: &str) -> Result<(PathBuf, PathBuf), Skip> {
     let (image, journal) = (folder.join("image"), folder.join("journal"));
@@ -82,7 +83,8 @@ fn commands_that_look_replay_a_journal_on_another_device_in_memory() {
     assert_eq!(hectare(&["ls", &at("/")]).ok().text(), "d\ne\nlost+found\n");
 }
 
-/// Repair and check take a journal on another device, by name or by its UUID, and a repair is taken back in both.
+/// Repair and check take a journal on another device, by name or by its UUID, and a repair is taken back in
+/// both.
 #[test]
 fn a_repair_and_a_check_replay_a_journal_on_another_device() {
     let name = "cli journal::a_repair_and_a_check_replay";

@@ -1,5 +1,7 @@
-//! Blocks that several inodes have, beside e2fsck: with copies every file reads as before the repair, as after
-//! that of e2fsck; without, the owner that comes first does, and the others have holes there and nowhere else.
+//! Blocks that several inodes have, beside e2fsck: with copies every file reads as before the repair, as
+//! after
+//! that of e2fsck; without, the owner that comes first does, and the others have holes there and nowhere
+//! else.
 
 use crate::structures::{Case, assert_sound, survey};
 use crate::trial::{NOW, bytes_of};
@@ -41,7 +43,8 @@ fn first_word(args: &[&str]) -> usize {
     if args == BLOCKS { 0 } else { 5 }
 }
 
-/// Two files with all blocks of one, or the first one, and a third. Which file is the first by its number is up
+/// Two files with all blocks of one, or the first one, and a third. Which file is the first by its number
+/// is up
 /// to mke2fs.
 #[test]
 fn data_of_several_owners_is_copied_or_given_up() {

@@ -1,4 +1,5 @@
-//! Structures that once were mended wrongly, each found by random damage: superblocks from a backup, counts of
+//! Structures that once were mended wrongly, each found by random damage: superblocks from a backup, counts
+//! of
 //! inodes, claims of blocks, records of quotas.
 
 use crate::survey::Survey;
@@ -174,7 +175,8 @@ fn regression_counts_of_inodes_are_made_right() {
     }
 }
 
-/// One extent over most of the volume takes nothing from the files after it. Where size or count say how long it
+/// One extent over most of the volume takes nothing from the files after it. Where size or count say how
+/// long it
 /// was, its file ends there.
 #[test]
 fn regression_a_sound_map_claims_its_blocks_first() {
