@@ -33,6 +33,8 @@ use std::sync::Arc;
 /// The volume being checked.
 pub(crate) struct Volume<'a> {
     pub(crate) device: &'a dyn Device,
+    /// Its journal, if that lies on another device and is known.
+    pub(crate) journal: Option<&'a dyn Device>,
     pub(crate) sb: SuperBlock,
     /// The form of its directories; `None` where the default hash is unknown.
     pub(crate) dirs: Option<Format>,

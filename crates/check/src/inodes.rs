@@ -297,15 +297,7 @@ impl Scan<'_> {
             let reason = format!("its size is {size}, but written blocks extend to {}", mapped.written_end);
             self.tell_inode(nr, reason);
         }
-        let blocks_max = if flags.contains(InodeFlags::EXTENTS) {
-            1 << 32
-        } else {
-            let per = 1u64 << (bits - 2);
-            12 + per + per * per + per.saturating_mul(per * per)
-        };
-        if size > blocks_max << bits {
-            self.tell_inode(nr, format!("its size {size} is more than its map can hold"));
-        }
+        self.check_size_max(nr, slot);
         if slot.kind() == Some(Kind::File)
             && size > i64::from(i32::MAX).cast_unsigned()
             && !self.volume.sb.features().ro_compat.contains(RoCompat::LARGE_FILE)
@@ -313,6 +305,13 @@ impl Scan<'_> {
             self.tell_inode(nr, "it is larger than 2 GiB, which needs the feature large_file");
         }
         Ok(())
+    }
+
+    /// A size that the map can hold. That of the largest extent is in use as an end, and no size.
+    pub(crate) fn check_size_max(&mut self, nr: InodeNr, slot: RawInode<'_>) {
+        if slot.size() > slot.size_max(self.volume.geometry().block_size) {
+            self.tell_inode(nr, format!("its size {} is more than its map can hold", slot.size()));
+        }
     }
 
     /// Devices, pipes and sockets have no content.
@@ -350,6 +349,11 @@ impl Scan<'_> {
             && !used(self, nr.get())
         {
             self.tell(What::Journal, Place::Inode(nr), "there is no such inode");
+        }
+        let stray = self.volume.sb.raw().s_orphan_file_inum.get();
+        if !self.volume.sb.features().compat.contains(Compat::ORPHAN_FILE) && used(self, stray) {
+            let reason = format!("it names inode {stray} as orphan file, which it does not have");
+            self.tell(What::Superblock, Place::Volume, reason);
         }
         for nr in self.orphans.listed() {
             if self.inodes.get(nr.get()).is_none() {

@@ -6,7 +6,7 @@
 //! that a crash test can get the tool's verdict a million times in-process. It is stricter where the kernel
 //! is: checksums of group descriptors, depths of extent nodes, names of inodes that hold attribute values,
 //! and metadata of uninitialised groups that a bitmap leaves free; and where one name is in two blocks of a
-//! directory. It does not check external journals.
+//! directory. A journal on another device is checked if it is given ([`check_with_journal`]).
 //!
 //! Rules:
 //! - *Nothing is trusted.* Any bytes give a report or an error: no panic, no loop, no read outside the
@@ -32,6 +32,7 @@ mod blocks;
 mod content;
 mod context;
 mod directory;
+mod external_journal;
 mod groups;
 mod htree;
 mod inodes;
@@ -63,5 +64,18 @@ use hectare_device::Device;
 /// If the device can't be read, or the volume is one that can't be checked at all: [`Error`] names why. A
 /// broken volume is no error but a report with problems.
 pub fn check(device: &dyn Device, options: &Options) -> Result<Report, Error> {
-    steps::run(device, options)
+    steps::run(device, None, options)
+}
+
+/// Likewise, of a volume whose journal is the device `journal`: that it is this volume's, and has nothing to
+/// be replayed that the volume does not say. A volume with its journal inside is checked as by [`check`].
+///
+/// # Errors
+/// As [`check`]; if the journal's device can't be read.
+pub fn check_with_journal(
+    device: &dyn Device,
+    journal: &dyn Device,
+    options: &Options,
+) -> Result<Report, Error> {
+    steps::run(device, Some(journal), options)
 }

@@ -71,6 +71,7 @@ impl Scan<'_> {
     pub(crate) fn note_quota_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let kind = Kind::ALL.into_iter().find(|kind| self.volume.sb.quota_inode(*kind) == Some(nr));
         let mapped = self.map(nr, slot, kind.is_some())?;
+        self.check_size_max(nr, slot);
         self.check_block_count(nr, slot, &Default::default(), mapped.held.clusters);
         if let Some(kind) = kind {
             self.quotas.files.push(QuotaFile { kind, nr, size: slot.size(), runs: mapped.runs });

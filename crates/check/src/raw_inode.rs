@@ -8,7 +8,7 @@ use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BASE_SIZE, BLOCK_BYTES, InodeFlags, Kind};
 use hectare_ext4::raw;
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{InodeNr, join32};
+use hectare_units::{BlockSize, InodeNr, join32};
 use zerocopy::FromBytes;
 
 /// Offsets of the two halves of the checksum.
@@ -84,6 +84,29 @@ impl<'a> RawInode<'a> {
     #[must_use]
     pub fn size(&self) -> u64 {
         join32(self.raw.i_size_lo.get(), self.raw.i_size_high.get())
+    }
+
+    /// The largest size that e2fsck accepts for its kind of map.
+    #[must_use]
+    pub fn size_max(&self, block_size: BlockSize) -> u64 {
+        let bits = block_size.shift();
+        if self.flags().contains(InodeFlags::EXTENTS) {
+            return (1 << (32 + bits)) - 1;
+        }
+        let per = 1u64 << (bits - 2);
+        (12 + per + per * per + per.saturating_mul(per * per)).saturating_mul(1 << bits)
+    }
+
+    /// Whether a symbolic link in a block has more of a map than the entry that leads to it: e2fsck takes
+    /// such a
+    /// link for none.
+    #[must_use]
+    pub fn has_more_than_one_entry(&self) -> bool {
+        let root = self.block();
+        if self.flags().contains(InodeFlags::EXTENTS) {
+            return root[6..8] != [0, 0];
+        }
+        root[4..].iter().any(|byte| *byte != 0)
     }
 
     /// The root of its map, or what is there instead.

@@ -39,9 +39,11 @@ impl Scan<'_> {
             next = RawInode::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
         }
         let sb = &self.volume.sb;
-        if sb.features().compat.contains(Compat::ORPHAN_FILE)
-            && let Some(nr) = InodeNr::from_disk(sb.raw().s_orphan_file_inum.get())
-        {
+        if sb.features().compat.contains(Compat::ORPHAN_FILE) {
+            let Some(nr) = sb.orphan_file_inode() else {
+                self.tell(What::Orphans, Place::Volume, "the superblock names no orphan file");
+                return Ok(());
+            };
             if !self.read_slot(nr, &mut bytes)? {
                 self.tell(What::Orphans, Place::Inode(nr), "there is no such inode for the orphan file");
             } else if let Some(slot) = RawInode::new(&bytes) {
@@ -94,6 +96,10 @@ impl Scan<'_> {
                 self.volume.read(at, &mut block)?;
                 match OrphanBlock::new(&block, at, seed) {
                     Ok(orphans) => {
+                        if seed.is_none() && orphans.stored_checksum() != 0 {
+                            let reason = "the orphan file has a checksum, on a volume without them";
+                            self.tell(What::Orphans, Place::Block(at), reason);
+                        }
                         orphans.orphans().for_each(|(_, nr)| {
                             self.add_orphan(nr, "the orphan file");
                         });
@@ -148,7 +154,7 @@ impl Scan<'_> {
     }
 
     /// What is wrong with a journal's superblock. All numbers there are big-endian.
-    fn wrong_journal(&self, block: &[u8], blocks: u64) -> Option<String> {
+    pub(super) fn wrong_journal(&self, block: &[u8], blocks: u64) -> Option<String> {
         let bytes = block.get(..JOURNAL_SUPER)?;
         let word = |at: usize| match bytes.get(at..at + 4) {
             Some([a, b, c, d]) => u32::from_be_bytes([*a, *b, *c, *d]),

@@ -20,18 +20,26 @@ const UNJUDGED: [&str; 5] = ["imagic_inodes", "lazy_bg", "snapshot_bitmap", "sna
 
 /// Checks a volume. If several threads find something that depends on which of them was first, one does it
 /// anew.
-pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Error> {
+pub(crate) fn run(
+    device: &dyn Device,
+    journal: Option<&dyn Device>,
+    options: &Options,
+) -> Result<Report, Error> {
     if options.has_others()
-        && let Ok(Some(report)) = walk(device, options)
+        && let Ok(Some(report)) = walk(device, journal, options)
     {
         return Ok(report);
     }
-    let report = walk(device, &Options { threads: NonZeroUsize::MIN, ..*options })?;
+    let report = walk(device, journal, &Options { threads: NonZeroUsize::MIN, ..*options })?;
     Ok(report.expect("one thread has an order"))
 }
 
 /// Walks over a volume; `None` if one thread is to do it.
-fn walk(device: &dyn Device, options: &Options) -> Result<Option<Report>, Error> {
+fn walk(
+    device: &dyn Device,
+    journal: Option<&dyn Device>,
+    options: &Options,
+) -> Result<Option<Report>, Error> {
     let mut report = Report::default();
     let Some(sb) = superblock(device, options, &mut report)? else {
         return hectare_probe::instead(device)?.map_or(Ok(Some(report)), |what| Err(Error::NotAVolume(what)));
@@ -41,7 +49,7 @@ fn walk(device: &dyn Device, options: &Options) -> Result<Option<Report>, Error>
         return Err(Error::TooLarge(clusters));
     }
     let dirs = Format::of(&sb).or_else(|_| Format::of(&with_usual_hash(&sb))).ok();
-    let mut volume = Volume { device, sb, dirs, options: *options };
+    let mut volume = Volume { device, journal, sb, dirs, options: *options };
     // Each thread has a table of all groups, and nothing to do if there are fewer groups.
     let groups = usize_of(volume.geometry().groups());
     volume.options.threads = options.threads.min(NonZeroUsize::new(groups).unwrap_or(NonZeroUsize::MIN));
@@ -54,6 +62,7 @@ fn walk(device: &dyn Device, options: &Options) -> Result<Option<Report>, Error>
         scan.report.leave("everything the group descriptors lead to");
         return Ok(Some(scan.report));
     }
+    scan.check_external_journal()?;
     scan.claim_group_metadata()?;
     scan.read_orphan_list()?;
     if !scan.scan_inodes()? {
@@ -103,6 +112,18 @@ impl Scan<'_> {
         for fault in faults {
             self.tell(What::Superblock, Place::Volume, fault);
         }
+        // The kernel and this library take such a volume as it is; e2fsck counts it as an error.
+        let kept = self.volume.geometry().reserved_gdt_blocks;
+        if kept > 0 && !self.volume.sb.features().compat.contains(Compat::RESIZE_INODE) {
+            let reason = format!("it keeps {kept} blocks for growing, and has no inode for them");
+            self.tell(What::Superblock, Place::Volume, reason);
+        }
+        let size = self.volume.sb.raw().s_desc_size.get();
+        let is_small = !self.volume.sb.features().incompat.contains(Incompat::BIT64);
+        if is_small && size != 0 && !size.is_power_of_two() {
+            let reason = format!("its descriptors have a size of {size}, without 64bit");
+            self.tell(What::Superblock, Place::Volume, reason);
+        }
         if needs_recovery && !self.volume.options.allow_recovery {
             self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");
         }
@@ -120,9 +141,6 @@ impl Scan<'_> {
                 Ok(_) => self.report.leave("order and hashes of names in encrypted casefolded directories"),
                 Err(what) => self.report.leave(what.0),
             }
-        }
-        if features.compat.contains(Compat::HAS_JOURNAL) && sb.journal_inode().is_none() {
-            self.report.leave("the external journal");
         }
         let known = |name: &String| !name.starts_with("FEATURE_") && !UNJUDGED.contains(&name.as_str());
         let mut unknown = features.names();

@@ -36,7 +36,7 @@ impl Scan<'_> {
         if size < u64_of(BLOCK_BYTES) {
             self.tell_inode(nr, format!("a target of {size} bytes lies in the inode, not in a block"));
         }
-        if mapped.end != 1 || mapped.unwritten {
+        if mapped.end != 1 || mapped.unwritten || slot.has_more_than_one_entry() {
             self.tell_inode(nr, "the target of a symbolic link fills one block");
         } else if self.read_file_block(&mapped.runs, 0, &mut block)? {
             self.check_target(nr, slot, &block);

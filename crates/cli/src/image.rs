@@ -16,7 +16,7 @@ use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
 use crate::remote::{adapt_to_server, mention_unprotected};
-use crate::write_args::{Explain, Looking, Tolerant, Writing};
+use crate::write_args::{Explain, Journal, Looking, Tolerant, Writing};
 use hectare_device::Device;
 use hectare_engine::{Error, JournalDevice, OpenOptions, Volume};
 use hectare_ext4::feature::{Compat, Incompat};
@@ -70,6 +70,21 @@ impl Image {
             return Ok(held);
         }
         let options = OpenOptions { verify, ..looking.options()? };
+        Self::read_noting_journal(path, looking, options)
+    }
+
+    /// Opens the image read-only, with a journal on another device that is open already.
+    pub(crate) fn read_with_journal(
+        path: &Path,
+        looking: &Looking,
+        journal: Option<Arc<dyn Device>>,
+    ) -> Outcome<Self> {
+        let options = OpenOptions { journal: journal.map(JournalDevice), ..OpenOptions::read_only() };
+        Self::read_noting_journal(path, looking, options)
+    }
+
+    /// Opens the image, and says if a journal that is needed was not found.
+    fn read_noting_journal(path: &Path, looking: &Looking, options: OpenOptions) -> Outcome<Self> {
         let image = Self::open(path, looking.part, looking.hold(), options, looking.tolerant)?;
         let sb = image.volume.superblock();
         let elsewhere = sb.journal_inode().is_none() && !image.has_journal;
@@ -122,7 +137,8 @@ impl Image {
         Ok(Self { path: path.to_owned(), volume: Arc::new(volume), has_journal, is_batch: false })
     }
 
-    /// Lets the commands that this thread runs use this image instead of opening one, until the result is dropped.
+    /// Lets the commands that this thread runs use this image instead of opening one, until the result is
+    /// dropped.
     pub(crate) fn hold_for_batch(&self) -> Batch {
         BATCH.set(Some(Self { is_batch: true, ..self.clone() }));
         Batch(())
@@ -221,17 +237,47 @@ impl Image {
     }
 }
 
-/// The journal of a volume that keeps it on another device, if that is among the block devices and needed: for
+/// The journal of a volume that keeps it on another device, if that is among the block devices and needed:
+/// for
 /// writing, or since it is to be replayed. What is wrong with the volume is found when it is opened.
 fn find_journal(device: &dyn Device, hold: Hold) -> Outcome<Option<JournalDevice>> {
-    let mut bytes = [0; SUPERBLOCK_LEN];
-    let sb = device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok();
-    let Some(sb) = sb.and_then(|()| SuperBlock::parse(&bytes, device.len()).ok()) else { return Ok(None) };
-    let needed = hold == Hold::Everybody || sb.features().incompat.contains(Incompat::RECOVER);
-    let has_one = sb.features().compat.contains(Compat::HAS_JOURNAL) && sb.journal_inode().is_none();
-    if !(needed && has_one) {
-        return Ok(None);
+    let needed =
+        |sb: &SuperBlock| hold == Hold::Everybody || sb.features().incompat.contains(Incompat::RECOVER);
+    match superblock_with_external_journal(device).filter(needed) {
+        Some(sb) => search_journal(&sb, hold),
+        None => Ok(None),
     }
+}
+
+/// The journal of a volume that keeps it on another device: the one that is named, or else the block device
+/// with
+/// its UUID, whether it is needed or not. A volume with its journal inside has none.
+pub(crate) fn journal_of(
+    device: &dyn Device,
+    named: &Journal,
+    hold: Hold,
+) -> Outcome<Option<Arc<dyn Device>>> {
+    let found = match named.device(hold)? {
+        Some(named) => Some(named),
+        None => match superblock_with_external_journal(device) {
+            Some(sb) => search_journal(&sb, hold)?,
+            None => None,
+        },
+    };
+    Ok(found.map(|journal| journal.0))
+}
+
+/// The superblock of a volume, if it can be read and says that the journal is on another device.
+fn superblock_with_external_journal(device: &dyn Device) -> Option<SuperBlock> {
+    let mut bytes = [0; SUPERBLOCK_LEN];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok()?;
+    let sb = SuperBlock::parse_torn(&bytes, device.len()).ok()?;
+    let has_one = sb.features().compat.contains(Compat::HAS_JOURNAL) && sb.journal_inode().is_none();
+    has_one.then_some(sb)
+}
+
+/// The block device that a volume's journal is.
+fn search_journal(sb: &SuperBlock, hold: Hold) -> Outcome<Option<JournalDevice>> {
     let found = journal_search::search(&Wanted::Uuid(sb.raw().s_journal_uuid))?;
     let device = found.map(|path| whole_device(&path, Part::default(), hold)).transpose()?;
     Ok(device.map(JournalDevice))

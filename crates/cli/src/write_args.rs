@@ -24,7 +24,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    fn device(&self, hold: Hold) -> Outcome<Option<JournalDevice>> {
+    /// The device that is named.
+    pub(crate) fn device(&self, hold: Hold) -> Outcome<Option<JournalDevice>> {
         let path = self.journal.as_deref();
         let device = path.map(|path| whole_device(path, Part::default(), hold)).transpose()?;
         Ok(device.map(JournalDevice))
@@ -164,9 +165,9 @@ impl Looking {
         Self { tolerant, ..self }
     }
 
-    /// Whether a journal was named.
-    pub(crate) fn has_journal(&self) -> bool {
-        self.journal.journal.is_some()
+    /// Where the journal is.
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Which processes it locks out.

@@ -376,7 +376,8 @@ impl Work<'_> {
             let Some(mut slot) = self.slot(InodeNr::new(nr))? else { continue };
             let place = Place::Inode(slot.nr);
             let Some(count) = users.get(&nr).copied() else {
-                if self.orphans_ended {
+                if self.ended_values.contains(&nr) {
+                    self.mended(What::Orphans, place, "it held the value of a deleted orphan: deleted");
                     slot.raw().i_dtime = self.options.now.into();
                     slot.raw().i_links_count = 0.into();
                     self.inodes.remove(&nr);

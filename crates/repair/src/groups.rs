@@ -207,7 +207,8 @@ impl Work<'_> {
             let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
             stretches.extend(own.map(|(start, len)| (start.get(), len)));
         }
-        stretches.extend(self.mend_mmp()?.map(|block| (block.get(), 1)));
+        let protection = self.mend_mmp(&stretches)?;
+        stretches.extend(protection.map(|block| (block.get(), 1)));
         for (first, len) in stretches.into_iter().filter(|(_, len)| *len > 0) {
             let cluster = |block: u64| geometry.cluster_of(BlockNr::new(block)).get();
             let _ = self.used.claim(cluster(first)..cluster(first + len - 1) + 1);
@@ -215,14 +216,17 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The block of the mount protection, which says afterwards that nobody uses the volume.
-    fn mend_mmp(&mut self) -> Result<Option<BlockNr>, Error> {
+    /// The block of the mount protection, which says afterwards that nobody uses the volume. It can't lie
+    /// in the
+    /// volume's other metadata.
+    fn mend_mmp(&mut self, stretches: &[(u64, u64)]) -> Result<Option<BlockNr>, Error> {
         if !self.sb.features().incompat.contains(Incompat::MMP) {
             return Ok(None);
         }
         let nr = BlockNr::new(self.sb.raw().s_mmp_block.get());
-        if !self.holds(nr.get()) {
-            self.mended(What::MountProtection, Place::Block(nr), "its block can't be: switched off");
+        let is_taken = stretches.iter().any(|(start, len)| (*start..start + len).contains(&nr.get()));
+        if !self.holds(nr.get()) || is_taken {
+            self.lost(What::MountProtection, Place::Block(nr), "its block can't be: switched off");
             self.edit_superblock(|raw| {
                 raw.s_feature_incompat = (raw.s_feature_incompat.get() & !Incompat::MMP.bits()).into();
                 raw.s_mmp_block = 0.into();

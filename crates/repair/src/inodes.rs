@@ -81,7 +81,15 @@ impl Work<'_> {
             return Ok(());
         }
         if role == Role::Reserved && !slot.view().is_fit_for_nothing(slot.nr, &self.sb) {
-            self.lost(What::Inode, place, "a reserved inode is in use, and has no use: cleared");
+            if self.is_left_journal(&slot)? {
+                self.mended(
+                    What::Inode,
+                    place,
+                    "it is an empty journal that the volume no longer has: cleared",
+                );
+            } else {
+                self.lost(What::Inode, place, "a reserved inode is in use, and has no use: cleared");
+            }
             slot.clear();
             return self.put_slot(&mut slot);
         }
@@ -202,7 +210,7 @@ impl Work<'_> {
     }
 
     /// Fields that mean the same in every kind of inode.
-    fn mend_fields(&mut self, slot: &mut Slot) {
+    pub(crate) fn mend_fields(&mut self, slot: &mut Slot) {
         let features = *self.sb.features();
         let place = Place::Inode(slot.nr);
         if slot.raw().i_obso_faddr.get() != 0 {
@@ -382,21 +390,28 @@ impl Work<'_> {
             self.mended(What::Inode, place, format!("its size was {size}, its blocks reach to {written}"));
             slot.set_size(written << bits);
         }
-        let per = 1u64 << (bits - 2);
-        let most = if slot.has(InodeFlags::EXTENTS) {
-            1 << 32
-        } else {
-            12 + per + per * per + per.saturating_mul(per * per)
-        };
-        if slot.view().size() > most << bits {
-            self.mended(What::Inode, place, format!("its size was {size}, more than its map can hold"));
-            slot.set_size(map.end() << bits);
-        }
+        self.mend_too_large(slot, &map);
         self.note_large_file(slot);
         self.claim_map(slot, &map, found.clusters(), cut);
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
         Ok(true)
+    }
+
+    /// A size that the map can't hold: its upper half is wrong. Where the lower one can't be either, the
+    /// map says
+    /// how long the file is.
+    pub(crate) fn mend_too_large(&mut self, slot: &mut Slot, map: &Map) {
+        let (size, block_size) = (slot.view().size(), self.geometry().block_size);
+        if size <= slot.view().size_max(block_size) {
+            return;
+        }
+        let (low, bits) = (size & u64::from(u32::MAX), block_size.shift());
+        let reached = map.written_end().saturating_sub(1) << bits;
+        let len = if low >= reached && low <= map.end() << bits { low } else { map.end() << bits };
+        let text = format!("its size was {size}, more than its map can hold: now {len}");
+        self.mended(What::Inode, Place::Inode(slot.nr), text);
+        slot.set_size(len);
     }
 
     /// Where a map is to be cut because both size and block count say that it ends there: then an extent is
@@ -490,11 +505,18 @@ impl Work<'_> {
         let room = 60 + found.inline.unwrap_or(0);
         let size = slot.view().size();
         if size > room {
-            // Of a file the content says where it may have ended.
+            // The upper half was zero; if the lower one can be, it is whole. Else the content of a file
+            // says where
+            // it may have ended.
+            let low = size & u64::from(u32::MAX);
             let tail = self.inline_tail(slot).unwrap_or_default();
             let content = [&slot.block()[..], &tail].concat();
             let len = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| u64_of(last) + 1);
-            let len = if slot.kind() == Some(Kind::File) { len.min(room) } else { room };
+            let len = match slot.kind() {
+                Some(Kind::File) if low <= room => low,
+                Some(Kind::File) => len.min(room),
+                _ => room,
+            };
             let text = format!("its size was {size}, there is room for {room} bytes: now {len}");
             self.mended(What::Inode, Place::Inode(slot.nr), text);
             slot.set_size(len);

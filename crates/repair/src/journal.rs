@@ -1,105 +1,117 @@
 //! The journal: replayed before anything else is judged, and made anew where it is broken.
 //!
 //! The log is found through the volume's own structures, as they are before it is replayed; mkfs writes the
-//! journal's inode and map once, and they are never logged. A log that can't be replayed is given up: what it
-//! held is then lost, and the volume is mended as it lies.
+//! journal's inode and map once, and they are never logged. Or it lies on another device
+//! ([`crate::log_place`]),
+//! which is named by its UUID. A log that can't be replayed is given up: what it held is then lost, and the
+//! volume is mended as it lies.
+//!
+//! A backup of the superblock does not say whether the log is needed: the log itself does.
 
+use crate::log_place::LogPlace;
 use crate::report::Error;
 use crate::reserved::Task;
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;
-use hectare_device::Device;
-use hectare_engine::{OpenOptions, Volume};
+use hectare_device::{Device, OverlayDevice};
+use hectare_engine::{JournalDevice, OpenOptions, Volume};
+use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_journal::format::JournalSuperblock;
-use hectare_journal::recovery::{self, Damaged, LogMap, LogRun, Recovery, RecoveryError};
-use hectare_units::{Blocks, Bytes, InodeNr, index_of, low32};
+use hectare_journal::recovery::{self, Damaged, Recovery, RecoveryError};
+use hectare_units::{Bytes, InodeNr, TxnId, index_of, low32};
 use std::sync::Arc;
 use zerocopy::little_endian::U32;
 
 /// The fewest blocks of a journal.
 pub(crate) const BLOCKS_MIN: u64 = 1024;
+/// The number that is reserved for a journal.
+pub(crate) const JOURNAL: InodeNr = InodeNr::new(8);
 
 impl Work<'_> {
-    /// Replays the journal if the superblock says that it is needed.
+    /// Replays the journal if the superblock says that it is needed, or if that is a backup and the log says
+    /// so.
     pub(crate) fn replay_journal(&mut self) -> Result<(), Error> {
-        if !self.sb.features().incompat.contains(Incompat::RECOVER) {
-            return Ok(());
-        }
-        let Some(nr) = self.sb.journal_inode() else {
-            if self.sb.features().compat.contains(Compat::HAS_JOURNAL) {
-                let reason = "its journal lies on another device and must be replayed first: mount it once";
-                return Err(Error::Refused(reason.to_owned()));
-            }
+        let needed = self.sb.features().incompat.contains(Incompat::RECOVER);
+        let has_journal = self.sb.features().compat.contains(Compat::HAS_JOURNAL);
+        let elsewhere = self.sb.journal_inode().is_none();
+        if !has_journal && needed {
             self.mended(What::Journal, Place::Volume, "it was to be replayed, but there is none");
             self.end_recovery();
+        }
+        if !has_journal || elsewhere && self.journal.is_none() && !needed {
             return Ok(());
-        };
+        }
+        if !needed && !self.from_backup {
+            return if elsewhere { self.mend_external_journal() } else { Ok(()) };
+        }
         let before = std::mem::take(&mut self.mends);
         self.read_groups()?;
-        let replayed = self.replay(nr);
-        self.groups.clear();
         self.mends = before;
-        match replayed? {
-            Ok((recovery, text)) => {
-                self.finish_replay(&recovery)?;
-                if let Some(text) = text {
-                    self.lost(What::Journal, Place::Volume, format!("{text}: that is given up"));
-                }
-            }
-            Err(reason) => {
-                let text = format!("its journal can't be replayed and is given up: {reason}");
-                self.lost(What::Journal, Place::Volume, text);
-                self.suspects.subjects.push(What::Journal);
-            }
+        self.mend_journal_inode()?;
+        let place = self.log_place();
+        let read = place.map(|place| place.and_then(|place| Ok((self.read_log(&place)?, place))));
+        self.groups.clear();
+        match read? {
+            Ok(((recovery, _), _)) if !needed && !recovery.needed() => return Ok(()),
+            Ok(((recovery, damage), place)) => self.replay(&recovery, damage, &place)?,
+            Err(_) if !needed => return Ok(()),
+            Err(reason) => self.give_up_log(&reason)?,
         }
         self.end_recovery();
         Ok(())
     }
 
-    fn replay(&self, nr: InodeNr) -> Result<Result<(Recovery, Option<String>), String>, Error> {
-        let Some(slot) = self.slot(nr)?.filter(|slot| slot.kind() == Some(Kind::File)) else {
-            return Ok(Err(format!("inode {nr} is no file")));
-        };
-        let map = self.read_map(&slot)?;
-        if let Some(reason) = map.broken {
-            return Ok(Err(reason));
+    /// Puts what the log holds in its place.
+    fn replay(&mut self, recovery: &Recovery, damage: Option<String>, place: &LogPlace) -> Result<(), Error> {
+        let mut damage = damage;
+        let has_fast = !recovery.fast_commits().is_empty();
+        let whole = has_fast && self.replay_whole(place);
+        if has_fast && !whole {
+            damage.get_or_insert_with(|| "its fast commits can't be replayed".to_owned());
         }
-        let run = |extent: &hectare_ext4::extent::Extent| LogRun {
-            first: extent.logical,
-            start: extent.physical,
-            len: Blocks::new(u64::from(extent.len)),
-        };
-        let runs = map.extents.iter().filter(|extent| !extent.unwritten).map(run).collect();
-        let geometry = self.geometry();
-        let recovery = LogMap::internal(geometry.block_size, runs, self.device.len())
-            .map_err(|corrupt| corrupt.to_string())
-            .and_then(|map| self.read_log(&map));
-        Ok(recovery.and_then(|(recovery, text)| {
-            if recovery.fast_commits().is_empty() || !self.replay_whole() {
-                recovery.apply(&**self.device, &**self.device).map_err(|error| error.to_string())?;
-                let clean = self.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock());
-                clean.map_err(|error| error.to_string())?;
-            }
-            Ok((recovery, text))
-        }))
+        if !whole && let Err(error) = recovery.apply(&*place.device, &**self.device) {
+            return self.give_up_log(&error.to_string());
+        }
+        if !whole || place.is_external {
+            place.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
+        }
+        if !place.is_external {
+            self.order.note_journal(recovery.superblock_offset());
+        }
+        self.finish_replay(recovery)?;
+        if let Some(damage) = damage {
+            self.lost(What::Journal, Place::Volume, format!("{damage}: that is given up"));
+        }
+        Ok(())
+    }
+
+    /// What the log held is lost.
+    fn give_up_log(&mut self, reason: &str) -> Result<(), Error> {
+        let text = format!("its journal can't be replayed and is given up: {reason}");
+        self.lost(What::Journal, Place::Volume, text);
+        if self.sb.journal_inode().is_none() {
+            return self.empty_external_journal();
+        }
+        self.suspects.subjects.push(What::Journal);
+        Ok(())
     }
 
     /// Reads the log; of a damaged one what is left, and what is wrong with it.
-    fn read_log(&self, map: &LogMap) -> Result<(Recovery, Option<String>), String> {
+    pub(crate) fn read_log(&self, place: &LogPlace) -> Result<(Recovery, Option<String>), String> {
         let blocks = self.geometry().blocks_count;
-        let error = match recovery::read(&**self.device, map, blocks) {
+        let error = match recovery::read(&*place.device, &place.map, blocks) {
             Ok(recovery) => return Ok((recovery, None)),
             Err(error) => error,
         };
         let mut damaged = Damaged::default();
         loop {
-            match recovery::read_damaged(&**self.device, map, blocks, damaged) {
+            match recovery::read_damaged(&*place.device, &place.map, blocks, damaged) {
                 Ok(recovery) => return Ok((recovery, Some(error.to_string()))),
                 Err(RecoveryError::Damaged { txn, .. })
                     if damaged.end.is_none_or(|end| end.is_after(txn)) =>
@@ -111,16 +123,30 @@ impl Work<'_> {
         }
     }
 
+    /// Whether an inode is that of a journal that the volume no longer has, and nothing in it waits to be
+    /// replayed: what a power cut leaves when the journal is taken away, or about to be added.
+    pub(crate) fn is_left_journal(&self, slot: &Slot) -> Result<bool, Error> {
+        if slot.nr != JOURNAL || slot.kind() != Some(Kind::File) {
+            return Ok(false);
+        }
+        let place = self.log_in(slot)?;
+        let read = place.and_then(|place| self.read_log(&place));
+        Ok(read.is_ok_and(|(recovery, damage)| damage.is_none() && !recovery.needed()))
+    }
+
     /// Lets the engine replay everything, as fast commits need a volume in use; false if it can't, and then
     /// nothing that matters was changed.
-    fn replay_whole(&self) -> bool {
+    fn replay_whole(&self, place: &LogPlace) -> bool {
         let device = Arc::clone(self.device) as Arc<dyn Device>;
-        Volume::open(device, OpenOptions::default()).is_ok_and(|volume| volume.close().is_ok())
+        // What the engine logs meanwhile is of no use later.
+        let journal =
+            place.is_external.then(|| JournalDevice(Arc::new(OverlayDevice::new(Arc::clone(&place.device)))));
+        let options = OpenOptions { journal, ..OpenOptions::default() };
+        Volume::open(device, options).is_ok_and(|volume| volume.close().is_ok())
     }
 
     /// What the log held is in its place: the superblock is read again.
     fn finish_replay(&mut self, recovery: &Recovery) -> Result<(), Error> {
-        self.order.note_journal(recovery.superblock_offset());
         self.mended(What::Journal, Place::Volume, format!("replayed: {} blocks", recovery.blocks().len()));
         let mut bytes = [0; SIZE];
         self.device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
@@ -161,6 +187,7 @@ impl Work<'_> {
                 slot.set_size(blocks << self.geometry().block_size.shift());
             }
             if self.suspects.has(What::Journal) {
+                self.note_log_lost(&slot)?;
                 self.mended(What::Journal, place, "its superblock is made anew");
                 self.write_journal_superblock(&map, low32(blocks))?;
             }
@@ -186,12 +213,30 @@ impl Work<'_> {
         self.finish_journal(slot)
     }
 
+    /// Says what is lost with a log that the superblock does not say is needed.
+    fn note_log_lost(&mut self, slot: &Slot) -> Result<(), Error> {
+        let held = self.log_in(slot)?.and_then(|place| self.read_log(&place));
+        if let Ok((recovery, _)) = held
+            && recovery.needed()
+            && !recovery.blocks().is_empty()
+        {
+            let text = format!(
+                "its log holds {} blocks, but the superblock says that nothing is to be replayed: given up",
+                recovery.blocks().len()
+            );
+            self.lost(What::Journal, Place::Inode(slot.nr), text);
+        }
+        Ok(())
+    }
+
     /// A fresh superblock, and zeros after it: nothing of an old log can be taken for new.
     fn write_journal_superblock(&mut self, map: &crate::maps::Map, blocks: u32) -> Result<(), Error> {
         let size = self.geometry().block_size;
         let Some(first) = map.extents.first() else { return Ok(()) };
         let mut block = vec![0; size.len()];
-        let fresh = JournalSuperblock::new(size, blocks, 0, [0; 16]).render();
+        let mut fresh = JournalSuperblock::new(size, blocks, 0, [0; 16]);
+        fresh.set_clean(self.fresh_sequence());
+        let fresh = fresh.render();
         block[..fresh.len()].copy_from_slice(&fresh);
         self.put_block(first.physical, &block)?;
         let zeros = vec![0; size.len()];
@@ -199,6 +244,13 @@ impl Work<'_> {
             self.put_block(hectare_units::BlockNr::new(first.physical.get() + at), &zeros)?;
         }
         Ok(())
+    }
+
+    /// A number for a log's first transaction that old ones, which may lie in it, do not have: from the
+    /// volume
+    /// and the time, so that a repair that begins again makes the same.
+    pub(crate) fn fresh_sequence(&self) -> TxnId {
+        TxnId::new(crc32c(crc32c(!0, &self.sb.uuid()), &self.options.now.to_le_bytes()) >> 1)
     }
 
     fn finish_journal(&mut self, mut slot: Slot) -> Result<(), Error> {

@@ -25,7 +25,7 @@
 //! Memory holds the overlay and some bytes for each inode in use.
 //!
 //! What this is not: it reads no content of files and does not find out whether it is damaged; it does not
-//! look for inodes outside of inode tables, and replays no journal on another device.
+//! look for inodes outside of inode tables.
 
 mod attributes;
 mod bitmaps;
@@ -38,6 +38,7 @@ mod hashed_directory;
 mod inodes;
 mod journal;
 mod links;
+mod log_place;
 mod maps;
 mod order;
 mod orphans;
@@ -50,6 +51,7 @@ mod staged;
 mod store_map;
 mod superblock;
 mod symlinks;
+mod task_numbers;
 mod undo;
 mod undo_file;
 mod work;
@@ -69,5 +71,18 @@ use std::sync::Arc;
 /// # Errors
 /// [`Error`] names what can't be mended; what the overlay holds is of no use then.
 pub fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaired, Error> {
-    round::repair(device, options)
+    round::repair(device, None, options)
+}
+
+/// Likewise, of a volume whose journal lies on another device, with an overlay of that. A volume with its
+/// journal inside is repaired as by [`repair`].
+///
+/// # Errors
+/// As [`repair`]; if the device is not the volume's journal.
+pub fn repair_with_journal(
+    device: &Arc<Overlay>,
+    journal: &Arc<Overlay>,
+    options: &Options,
+) -> Result<Repaired, Error> {
+    round::repair(device, Some(journal), options)
 }

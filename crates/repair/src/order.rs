@@ -5,7 +5,7 @@
 //!   volume that is there does not notice.
 //! - *Then what is changed in place.* By now whatever it leads to is there; an inode lies in one sector.
 //! - *The superblocks last*: that of the journal, as it is needed for as long as the log may have to be
-//!   replayed again, and that of the volume, which says until then that the volume has errors.
+//!   replayed again, and behind it that of the volume, which says until then that the volume has errors.
 //!
 //! Hazard: on a volume without room for copies, a directory or a map is written over the old one; a power cut
 //! then takes names or content, unless the undo file is there.
@@ -22,12 +22,13 @@ use std::fmt;
 pub(crate) enum Phase {
     Fresh,
     InPlace,
+    Journal,
     Last,
 }
 
 impl Phase {
     /// All, in their order.
-    pub(crate) const ALL: [Self; 3] = [Self::Fresh, Self::InPlace, Self::Last];
+    pub(crate) const ALL: [Self; 4] = [Self::Fresh, Self::InPlace, Self::Journal, Self::Last];
 }
 
 /// The order in which a repaired volume is to be written.
@@ -78,8 +79,11 @@ impl Order {
     }
 
     fn phase_of(&self, at: Bytes) -> Phase {
-        if at == SUPERBLOCK_OFFSET || Some(at) == self.journal {
+        if at == SUPERBLOCK_OFFSET {
             return Phase::Last;
+        }
+        if Some(at) == self.journal {
+            return Phase::Journal;
         }
         let Some((geometry, held)) = &self.held else { return Phase::InPlace };
         let block = BlockNr::new(at.get() >> geometry.block_size.shift());

@@ -40,10 +40,15 @@ impl Work<'_> {
 
     fn end_orphan(&mut self, nr: InodeNr) -> Result<(), Error> {
         let Some(mut slot) = self.slot(nr)? else { return Ok(()) };
+        if slot.view().links() == 0 && slot.view().mode() == 0 {
+            self.mended(What::Orphans, Place::Inode(nr), "it is no orphan, as it is not in use: left out");
+            return Ok(());
+        }
         if slot.view().links() == 0 {
             self.mended(What::Orphans, Place::Inode(nr), "an orphan without a name: deleted");
             slot.raw().i_dtime = self.options.now.into();
-            self.orphans_ended = true;
+            let values = self.values_in(&slot)?;
+            self.ended_values.extend(values.into_iter().map(InodeNr::get));
         } else {
             self.mended(What::Orphans, Place::Inode(nr), "an orphan with a name: cut to its size");
             slot.raw().i_dtime = 0.into();

@@ -145,17 +145,29 @@ impl Work<'_> {
 
     /// How many inodes hold values of its attributes.
     fn values_of(&self, slot: &Slot) -> Result<u64, Error> {
-        let count = |area: Area<'_>| {
-            u64_of(area.entries().filter(|entry| matches!(entry.value, ValueRef::Inode { .. })).count())
+        Ok(u64_of(self.values_in(slot)?.len()))
+    }
+
+    /// The inodes that hold values of its attributes.
+    pub(crate) fn values_in(&self, slot: &Slot) -> Result<Vec<InodeNr>, Error> {
+        let values = |area: Area<'_>| -> Vec<InodeNr> {
+            let inode = |value: &ValueRef<'_>| match value {
+                ValueRef::Inode { inode, .. } => Some(*inode),
+                _ => None,
+            };
+            area.entries().filter_map(|entry| inode(&entry.value)).collect()
         };
         let mut copy = slot.clone();
         let area = copy.attribute_area().to_vec();
-        let inside = Area::in_inode(&area, Place::Inode(slot.nr)).ok().flatten().map_or(0, count);
+        let mut all =
+            Area::in_inode(&area, Place::Inode(slot.nr)).ok().flatten().map_or_else(Vec::new, values);
         let acl = slot.view().file_acl();
-        if acl == 0 || !self.holds(acl) {
-            return Ok(inside);
+        if acl != 0 && self.holds(acl) {
+            let bytes = self.block(BlockNr::new(acl))?;
+            all.extend(
+                Area::in_block(&bytes, Place::Block(BlockNr::new(acl))).map_or_else(|_| Vec::new(), values),
+            );
         }
-        let bytes = self.block(BlockNr::new(acl))?;
-        Ok(inside + Area::in_block(&bytes, Place::Block(BlockNr::new(acl))).map_or(0, count))
+        Ok(all)
     }
 }

@@ -88,6 +88,9 @@ impl Work<'_> {
 
     /// Takes from an inode with a task the flags and attributes that none has.
     fn bare(&mut self, slot: &mut Slot) {
+        if !slot.view().is_blank() {
+            self.mend_fields(slot);
+        }
         let odd = slot.flags() - TASK_FLAGS;
         if odd.is_empty() && slot.view().file_acl() == 0 {
             return;
@@ -127,6 +130,7 @@ impl Work<'_> {
 
     /// Makes every inode with a task right.
     pub(crate) fn mend_reserved(&mut self) -> Result<(), Error> {
+        self.make_missing_tasks()?;
         for (nr, task) in std::mem::take(&mut self.tasks) {
             let nr = InodeNr::new(nr);
             let has = self.sb.features().compat;
@@ -324,6 +328,7 @@ impl Work<'_> {
     fn mend_quota_inode(&mut self, task: Task) -> Result<(), Error> {
         let Task { mut slot, map, sound } = task;
         if sound {
+            self.mend_too_large(&mut slot, &map);
             self.mend_plain_fields(&mut slot, &map);
         } else {
             self.mended(What::Quota, Place::Inode(slot.nr), "its inode or map is broken: made anew");
@@ -339,7 +344,8 @@ impl Work<'_> {
         let place = Place::Inode(slot.nr);
         let kept = self.geometry().reserved_gdt_blocks;
         let others = numbers(&slot.block()).enumerate().any(|(i, number)| i != DOUBLE && number != 0);
-        let broken = slot.kind() != Some(Kind::File) || others || (kept > 0 && !sound);
+        let broken =
+            slot.kind() != Some(Kind::File) || others || (!sound && (kept > 0 || double_of(&slot) != 0));
         if broken {
             self.mended(What::ResizeInode, place, "it is made anew");
             self.fresh_task(&mut slot, 0o600);

@@ -5,7 +5,7 @@ use crate::report::{Error, Options, Repaired};
 use crate::work::{Overlay, Suspects, Work};
 use hectare_check::{Options as CheckOptions, Report};
 use hectare_ext4::casefold::Folding;
-use hectare_ext4::feature::RoCompat;
+use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::superblock::SuperBlock;
 use std::sync::Arc;
 
@@ -13,9 +13,13 @@ use std::sync::Arc;
 const PROBLEMS_MAX: usize = 1 << 20;
 
 /// Mends until the check finds nothing.
-pub(crate) fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaired, Error> {
+pub(crate) fn repair(
+    device: &Arc<Overlay>,
+    journal: Option<&Arc<Overlay>>,
+    options: &Options,
+) -> Result<Repaired, Error> {
     let mut done = Repaired::default();
-    let mut report = match check(device) {
+    let mut report = match check(device, journal) {
         Ok(report) if report.is_clean() && report.notes.is_empty() => {
             done.unchecked = report.unchecked;
             return Ok(done);
@@ -26,10 +30,10 @@ pub(crate) fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaire
         Err(_) => Report::default(),
     };
     loop {
-        let mends = round(device, options, &report, &mut done.order)?;
+        let mends = round(device, journal, options, &report, &mut done.order)?;
         done.rounds += 1;
         done.mends.extend(mends);
-        report = check(device)?;
+        report = check(device, journal)?;
         if report.is_clean() {
             done.unchecked = report.unchecked;
             return Ok(done);
@@ -45,8 +49,12 @@ pub(crate) fn repair(device: &Arc<Overlay>, options: &Options) -> Result<Repaire
     }
 }
 
-fn check(device: &Arc<Overlay>) -> Result<Report, hectare_check::Error> {
-    hectare_check::check(&**device, &CheckOptions { problems_max: PROBLEMS_MAX, ..CheckOptions::default() })
+fn check(device: &Overlay, journal: Option<&Arc<Overlay>>) -> Result<Report, hectare_check::Error> {
+    let options = CheckOptions { problems_max: PROBLEMS_MAX, ..CheckOptions::default() };
+    match journal {
+        Some(journal) => hectare_check::check_with_journal(device, &**journal, &options),
+        None => hectare_check::check(device, &options),
+    }
 }
 
 /// Refuses a volume with features that a writer must know.
@@ -54,8 +62,13 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
     if let Err(error) = Folding::of(sb) {
         return Err(Error::Refused(format!("its names can't be read: {error}")));
     }
-    let known = RoCompat::all() - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
+    // All bits are flags of the type; those with names are known.
+    let named = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, flag)| all | flag);
+    let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
     let unknown = sb.features().ro_compat.bits() & !known.bits();
+    // Those that the kernel need not know count here, as for e2fsck: it can't mend what belongs to them.
+    let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, flag)| all | flag);
+    let unknown = unknown | sb.features().compat.bits() & !compat.bits();
     if unknown == 0 {
         return Ok(());
     }
@@ -67,18 +80,20 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
 /// Goes through the volume once.
 fn round(
     device: &Arc<Overlay>,
+    journal: Option<&Arc<Overlay>>,
     options: &Options,
     report: &Report,
     order: &mut Order,
 ) -> Result<Vec<crate::Mend>, Error> {
     let suspects = Suspects::of(report);
-    let (sb, mends) = crate::superblock::find(device)?;
-    refuse_unknown(&sb)?;
-    let mut work = Work::new(device, sb, *options, suspects, mends)?;
+    let found = crate::superblock::find(device)?;
+    refuse_unknown(&found.sb)?;
+    let mut work = Work::new(device, journal.cloned(), *options, suspects, found)?;
     work.order = std::mem::take(order);
     work.mend_superblock()?;
     work.replay_journal()?;
     work.read_groups()?;
+    work.mend_task_numbers()?;
     work.claim_group_metadata()?;
     work.end_orphans()?;
     work.mend_inodes()?;

@@ -4,6 +4,7 @@
 //! first backup that parses does. Backups lie at the start of groups, so their places follow from the block
 //! size; each size is tried. Only where no group's start holds one is the device searched.
 
+use crate::journal::JOURNAL;
 use crate::report::{Error, Mend};
 use crate::work::{Overlay, Work};
 use hectare_check::What;
@@ -16,28 +17,35 @@ use hectare_ext4::superblock::{MAGIC, SIZE, STATE_ERROR, STATE_VALID, SuperBlock
 use hectare_units::{Bytes, GroupNr, InodeNr, high32, low32, u64_of};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The number that is reserved for a journal.
-const JOURNAL: InodeNr = InodeNr::new(8);
 /// Groups that have backups.
 const BACKUP_GROUPS: [u64; 10] = [1, 3, 5, 7, 9, 25, 27, 49, 81, 125];
 /// How far a device is searched for superblocks.
 const SEARCHED: Bytes = Bytes::gib(4);
 
+/// A superblock that can be worked with.
+pub(crate) struct Found {
+    pub(crate) sb: SuperBlock,
+    /// What had to be done for it.
+    pub(crate) mends: Vec<Mend>,
+    /// Whether it is not the primary one.
+    pub(crate) from_backup: bool,
+}
+
 /// Finds the superblock, and says what had to be done for it.
-pub(crate) fn find(device: &Overlay) -> Result<(SuperBlock, Vec<Mend>), Error> {
-    let mut mends = Vec::new();
+pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
+    let (mut mends, mut from_backup) = (Vec::new(), false);
     let bytes = read(device, SUPERBLOCK_OFFSET)?;
     let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
-        Ok(sb) if is_possible(device, &sb) => return fitted(device, sb, mends),
+        Ok(sb) if is_possible(device, &sb) => return fitted(device, Found { sb, mends, from_backup }),
         Ok(sb) => match backup(device, None)?.filter(|backup| is_possible(device, backup)) {
             Some(backup) => {
                 let text = format!("its {} can't be: restored from a backup", sb.geometry().bytes());
                 mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
                 let sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
                 device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
-                return fitted(device, sb, mends);
+                return fitted(device, Found { sb, mends, from_backup: true });
             }
-            None => return fitted(device, sb, mends),
+            None => return fitted(device, Found { sb, mends, from_backup }),
         },
         Err(error) => error,
     };
@@ -53,6 +61,7 @@ pub(crate) fn find(device: &Overlay) -> Result<(SuperBlock, Vec<Mend>), Error> {
         }
         (_, Some(backup)) => {
             tell(format!("{}: restored from a backup", reason(&error)));
+            from_backup = true;
             backup
         }
         (Some(torn), None) => {
@@ -69,7 +78,7 @@ pub(crate) fn find(device: &Overlay) -> Result<(SuperBlock, Vec<Mend>), Error> {
     };
     let sb = SuperBlock::from_raw(*sb.raw()).map_err(Error::NoSuperblock)?;
     device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
-    fitted(device, sb, mends)
+    fitted(device, Found { sb, mends, from_backup })
 }
 
 /// Whether enough of a volume of this length can be on the device.
@@ -78,20 +87,20 @@ fn is_possible(device: &Overlay, sb: &SuperBlock) -> bool {
 }
 
 /// Makes the device as long as the volume says it is, if only its end is missing.
-fn fitted(device: &Overlay, sb: SuperBlock, mut mends: Vec<Mend>) -> Result<(SuperBlock, Vec<Mend>), Error> {
-    let (want, have) = (sb.geometry().bytes(), device.len());
+fn fitted(device: &Overlay, mut found: Found) -> Result<Found, Error> {
+    let (want, have) = (found.sb.geometry().bytes(), device.len());
     if want <= have {
-        return Ok((sb, mends));
+        return Ok(found);
     }
-    if !is_possible(device, &sb) {
+    if !is_possible(device, &found.sb) {
         let reason = format!("the volume has {want} bytes, the device only {have}: too little is left of it");
         return Err(Error::Refused(reason));
     }
     let text =
         format!("the device has {have} bytes of the volume's {want}: the missing end is made of zeros");
-    mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: true });
+    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: true });
     device.resize(want)?;
-    Ok((sb, mends))
+    Ok(found)
 }
 
 fn reason(error: &FormatError) -> String {
@@ -213,6 +222,8 @@ impl Work<'_> {
     /// Fields that contradict each other.
     pub(crate) fn mend_superblock(&mut self) -> Result<(), Error> {
         self.mend_journal_number();
+        self.mend_kept_blocks();
+        self.mend_desc_size();
         let faults = self.sb.faults();
         if faults.is_empty() {
             return Ok(());
@@ -250,6 +261,26 @@ impl Work<'_> {
             }
         });
         Ok(())
+    }
+
+    /// Descriptors of 32 bytes need no size; one that is there must be a power of two.
+    fn mend_desc_size(&mut self) {
+        let size = self.sb.raw().s_desc_size.get();
+        if size != 0 && !size.is_power_of_two() && !self.sb.features().incompat.contains(Incompat::BIT64) {
+            let text = format!("its descriptors had a size of {size}, without 64bit: now none");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_desc_size = 0.into());
+        }
+    }
+
+    /// Without an inode for them no blocks are kept for growing: the metadata that lies there would be moved.
+    fn mend_kept_blocks(&mut self) {
+        let kept = self.geometry().reserved_gdt_blocks;
+        if kept > 0 && !self.sb.features().compat.contains(Compat::RESIZE_INODE) {
+            let text = format!("it keeps {kept} blocks for growing, and has no inode for them: now none");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_reserved_gdt_blocks = 0.into());
+        }
     }
 
     /// The journal inside has the number that is reserved for it, or one of the volume's.

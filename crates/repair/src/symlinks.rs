@@ -29,7 +29,7 @@ impl Work<'_> {
             return Ok(self.fit_target(slot, &target));
         }
         let mut map = self.read_map(slot)?;
-        let whole = map.end();
+        let more = map.end() > 1 || slot.view().has_more_than_one_entry();
         map.cut(1);
         if map.extents.first().is_none_or(|extent| extent.unwritten) {
             self.lost(What::Inode, place, "a symbolic link without a target: cleared");
@@ -46,10 +46,10 @@ impl Work<'_> {
             self.set_block_count(slot, found.clusters());
             return Ok(true);
         }
-        if whole > 1 {
+        if more {
             self.mended(What::Map, place, "the target of a symbolic link fills one block");
         }
-        self.claim_map(slot, &map, found.clusters(), (whole > 1).then_some(1));
+        self.claim_map(slot, &map, found.clusters(), more.then_some(1));
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
         if let Some(last) = target.last_mut()

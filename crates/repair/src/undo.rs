@@ -6,11 +6,12 @@
 //!
 //! Taking back marks the superblock first as well, and writes the old one last.
 
-use crate::undo_file::{self, Halves, Header, Piece};
+use crate::undo_file::{self, Content, Halves, Header, Piece};
 use hectare_device::{Device, Span};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, STATE_ERROR, SuperBlock};
+use hectare_journal::recovery::external_uuid;
 use hectare_units::{Bytes, GroupNr, index_of, u64_of};
 use std::io::Read;
 
@@ -26,21 +27,40 @@ pub enum UndoError {
     /// It is none, or is damaged.
     #[error("it is no undo file of this program, or is damaged: {0}")]
     Broken(&'static str),
+    /// It is of a journal on another device, too, which is not given.
+    #[error(
+        "the repair changed the volume's journal, on its own device, too: name that device (--journal FILE)"
+    )]
+    NeedsJournal,
     /// It belongs to something else, or the volume was changed since.
     #[error(
         "the undo file does not fit: the volume differs at byte {0} from what the repair left, so it was \
              changed since, or is another"
     )]
     Foreign(u64),
+    /// The journal on another device is not the one, or was used since.
+    #[error("the undo file does not fit: {0} is not the volume's journal, or was used since")]
+    ForeignJournal(String),
 }
 
-/// Puts back what an undo file holds, and gives the bytes that were.
+/// Puts back what an undo file holds, and gives the bytes that were. `journal` is the device of the volume's
+/// journal, if it is another.
 ///
 /// # Errors
-/// [`UndoError::Foreign`] and [`UndoError::Broken`] before anything is written; else if the device fails.
-pub fn undo(device: &dyn Device, file: &mut dyn Read) -> Result<u64, UndoError> {
-    let (header, pieces) = undo_file::read(file)?;
-    verify(device, &header, &pieces)?;
+/// [`UndoError::Foreign`], [`UndoError::NeedsJournal`] and [`UndoError::Broken`] before anything is written;
+/// else if a device fails.
+pub fn undo(
+    device: &dyn Device,
+    journal: Option<&dyn Device>,
+    file: &mut dyn Read,
+) -> Result<u64, UndoError> {
+    let Content { header, pieces, journal: of_journal } = undo_file::read(file)?;
+    let journal = match (journal, &of_journal[..]) {
+        (_, []) => None,
+        (None, _) => return Err(UndoError::NeedsJournal),
+        (journal, _) => journal,
+    };
+    verify(device, journal, &header, &pieces, &of_journal)?;
     let old = old_superblock(&pieces);
     let mark = old.as_ref().and_then(marked).or_else(|| marked(&superblock_of(device).ok()?));
     if let Some(mark) = mark.filter(|_| old.is_some()) {
@@ -56,6 +76,13 @@ pub fn undo(device: &dyn Device, file: &mut dyn Read) -> Result<u64, UndoError> 
         count += u64_of(there);
     }
     device.flush()?;
+    if let Some(journal) = journal {
+        for piece in &of_journal {
+            journal.write_at(piece.at, &piece.old)?;
+            count += u64_of(piece.old.len());
+        }
+        journal.flush()?;
+    }
     if device.len() != header.before {
         device.resize(header.before)?;
     }
@@ -80,13 +107,40 @@ fn write_around_superblock(device: &dyn Device, at: Bytes, bytes: &[u8]) -> Resu
 }
 
 /// Refuses a device that an undo file does not fit.
-fn verify(device: &dyn Device, header: &Header, pieces: &[Piece]) -> Result<(), UndoError> {
+fn verify(
+    device: &dyn Device,
+    journal: Option<&dyn Device>,
+    header: &Header,
+    pieces: &[Piece],
+    of_journal: &[Piece],
+) -> Result<(), UndoError> {
     if device.len() != header.after && device.len() != header.before {
         return Err(UndoError::Foreign(device.len().get()));
+    }
+    if let Some(journal) = journal.filter(|journal| !names_journal(device, *journal)) {
+        return Err(UndoError::ForeignJournal(journal.name().to_owned()));
     }
     if interrupted_by(device, header, pieces)? {
         return Ok(());
     }
+    if let Some(journal) = journal {
+        verify_pieces(journal, of_journal)
+            .map_err(|_| UndoError::ForeignJournal(journal.name().to_owned()))?;
+    }
+    verify_pieces(device, pieces)
+}
+
+/// Whether a device is the journal that the volume names.
+pub(crate) fn names_journal(device: &dyn Device, journal: &dyn Device) -> bool {
+    let sb = superblock_of(device)
+        .ok()
+        .and_then(|bytes| SuperBlock::parse_torn(&bytes, Bytes::new(u64::MAX)).ok());
+    let found = sb.as_ref().and_then(|sb| external_uuid(journal, sb.geometry().block_size).ok());
+    sb.zip(found).is_some_and(|(sb, found)| sb.raw().s_journal_uuid == found)
+}
+
+/// Whether each piece is as it was before the repair, or after it.
+fn verify_pieces(device: &dyn Device, pieces: &[Piece]) -> Result<(), UndoError> {
     for piece in pieces {
         let found = padded(device, Span::new(piece.at, Bytes::of(piece.old.len())))?;
         if found != piece.old && crc32c(!0, &found) != piece.new_sum {
@@ -176,9 +230,9 @@ mod tests {
     #[test]
     fn what_was_written_is_taken_back() {
         let (device, before, file) = written();
-        undo(&*device, &mut &file[..]).unwrap();
+        undo(&*device, None, &mut &file[..]).unwrap();
         assert!(bytes_of(&*device) == before);
-        undo(&*device, &mut &file[..]).unwrap();
+        undo(&*device, None, &mut &file[..]).unwrap();
         assert!(bytes_of(&*device) == before, "twice is once");
     }
 
@@ -187,7 +241,7 @@ mod tests {
         let (device, _, file) = written();
         device.write_at(Bytes::new(9001), b"x").unwrap();
         let changed = bytes_of(&*device);
-        assert!(matches!(undo(&*device, &mut &file[..]), Err(UndoError::Foreign(_))));
+        assert!(matches!(undo(&*device, None, &mut &file[..]), Err(UndoError::Foreign(_))));
         assert!(bytes_of(&*device) == changed);
     }
 
@@ -198,8 +252,8 @@ mod tests {
         for at in (0..file.len()).step_by(97) {
             let mut damaged = file.clone();
             damaged[at] ^= 0x10;
-            assert!(undo(&*device, &mut &damaged[..]).is_err(), "byte {at}");
-            assert!(undo(&*device, &mut &file[..at]).is_err(), "cut at {at}");
+            assert!(undo(&*device, None, &mut &damaged[..]).is_err(), "byte {at}");
+            assert!(undo(&*device, None, &mut &file[..at]).is_err(), "cut at {at}");
         }
         assert!(bytes_of(&*device) == after);
     }

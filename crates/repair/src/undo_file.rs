@@ -4,6 +4,9 @@
 //! both sectors of the superblock, as it says while the repair goes on and as it is afterwards; the time that
 //! the repair stores; the checksum of the header. Then for each piece 24 bytes (offset, length, checksums of
 //! old and new bytes and of these numbers) and the old bytes. All numbers are little-endian.
+//!
+//! Where a journal on another device changes, too, the magic is another, and behind all pieces follow their
+//! number (8 bytes and a checksum of 4) and the pieces of that device.
 
 use crate::undo::UndoError;
 use hectare_ext4::checksum::crc32c;
@@ -12,6 +15,8 @@ use hectare_units::{Bytes, low32, u64_of, usize_of};
 use std::io::{Read, Write};
 
 const MAGIC: &[u8; 16] = b"hectare undo 2\n\0";
+/// With the pieces of a journal's device.
+const MAGIC_JOURNAL: &[u8; 16] = b"hectare undo 3\n\0";
 const HEADER: usize = 64;
 const PIECE: usize = 24;
 /// The longest piece.
@@ -48,6 +53,8 @@ pub(crate) struct Header {
     pub(crate) new: Halves,
     /// The time that the repair stored.
     pub(crate) now: u32,
+    /// Whether pieces of a journal's device follow those of the volume.
+    pub(crate) with_journal: bool,
 }
 
 /// A stretch as it was, and the checksum of what comes there.
@@ -59,7 +66,7 @@ pub(crate) struct Piece {
 
 impl Header {
     pub(crate) fn write(&self, file: &mut dyn Write) -> std::io::Result<()> {
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = if self.with_journal { MAGIC_JOURNAL } else { MAGIC }.to_vec();
         for long in [self.before.get(), self.after.get(), self.pieces] {
             bytes.extend(long.to_le_bytes());
         }
@@ -73,7 +80,8 @@ impl Header {
     pub(crate) fn read(file: &mut dyn Read) -> Result<Self, UndoError> {
         let mut bytes = [0; HEADER];
         file.read_exact(&mut bytes)?;
-        if &bytes[..16] != MAGIC || word(&bytes, 60) != crc32c(!0, &bytes[..60]) {
+        let with_journal = &bytes[..16] == MAGIC_JOURNAL;
+        if !with_journal && &bytes[..16] != MAGIC || word(&bytes, 60) != crc32c(!0, &bytes[..60]) {
             return Err(UndoError::Broken("its header"));
         }
         Ok(Self {
@@ -83,6 +91,7 @@ impl Header {
             marked: Halves([word(&bytes, 40), word(&bytes, 44)]),
             new: Halves([word(&bytes, 48), word(&bytes, 52)]),
             now: word(&bytes, 56),
+            with_journal,
         })
     }
 }
@@ -117,11 +126,38 @@ impl Piece {
     }
 }
 
+/// What a file holds.
+pub(crate) struct Content {
+    pub(crate) header: Header,
+    pub(crate) pieces: Vec<Piece>,
+    /// Those of the journal's own device.
+    pub(crate) journal: Vec<Piece>,
+}
+
 /// Reads a whole file.
-pub(crate) fn read(file: &mut dyn Read) -> Result<(Header, Vec<Piece>), UndoError> {
+pub(crate) fn read(file: &mut dyn Read) -> Result<Content, UndoError> {
     let header = Header::read(file)?;
     let pieces = (0..header.pieces).map(|_| Piece::read(file)).collect::<Result<_, _>>()?;
-    Ok((header, pieces))
+    let count = if header.with_journal { read_count(file)? } else { 0 };
+    let journal = (0..count).map(|_| Piece::read(file)).collect::<Result<_, _>>()?;
+    Ok(Content { header, pieces, journal })
+}
+
+/// How many pieces of the journal's device follow.
+fn read_count(file: &mut dyn Read) -> Result<u64, UndoError> {
+    let mut bytes = [0; 12];
+    file.read_exact(&mut bytes)?;
+    if word(&bytes, 8) != crc32c(!0, &bytes[..8]) {
+        return Err(UndoError::Broken("the number of the journal's pieces"));
+    }
+    Ok(long(&bytes, 0))
+}
+
+/// Writes how many pieces of the journal's device follow.
+pub(crate) fn write_count(file: &mut dyn Write, count: usize) -> std::io::Result<()> {
+    let mut bytes = u64_of(count).to_le_bytes().to_vec();
+    bytes.extend(crc32c(!0, &bytes).to_le_bytes());
+    file.write_all(&bytes)
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -3,6 +3,7 @@
 use crate::order::Order;
 use crate::report::{Error, Mend, Options};
 use crate::slot::Slot;
+use crate::superblock::Found;
 use hectare_check::{Bits, Report, What};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::error::Place;
@@ -72,6 +73,8 @@ pub(crate) struct Info {
 /// A round.
 pub(crate) struct Work<'a> {
     pub(crate) device: &'a Arc<Overlay>,
+    /// Its journal, if that lies on another device and is at hand.
+    pub(crate) journal: Option<Arc<Overlay>>,
     pub(crate) sb: SuperBlock,
     pub(crate) options: Options,
     pub(crate) suspects: Suspects,
@@ -83,6 +86,8 @@ pub(crate) struct Work<'a> {
     pub(crate) conflicts: BTreeMap<u32, crate::claims::Conflict>,
     pub(crate) attributes: crate::attributes::Shared,
     pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
+    /// Files with a task that are to be made.
+    pub(crate) missing: crate::task_numbers::Missing,
     /// Links whose target is to be written to a block.
     pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
     /// Whether inodes are read for the first time, when those with a suspicious map are left for later.
@@ -90,14 +95,16 @@ pub(crate) struct Work<'a> {
     pub(crate) suspicious: Vec<InodeNr>,
     /// Orphans with a name, to be cut to their size.
     pub(crate) truncated: BTreeSet<u32>,
-    /// Whether orphans were deleted, whose values then have no users.
-    pub(crate) orphans_ended: bool,
+    /// Inodes with values of orphans that were deleted: without other users they end, too.
+    pub(crate) ended_values: BTreeSet<u32>,
     pub(crate) mends: Vec<Mend>,
     pub(crate) order: Order,
     /// Where the search for free clusters goes on.
     cursor: u64,
     /// Whether no free cluster is left that was free before.
     none_fresh: bool,
+    /// Whether the superblock is a backup, which does not know of the journal's state.
+    pub(crate) from_backup: bool,
     /// Whether backups of the superblock and the descriptors are to be written.
     pub(crate) refresh_backups: bool,
 }
@@ -105,16 +112,19 @@ pub(crate) struct Work<'a> {
 impl<'a> Work<'a> {
     pub(crate) fn new(
         device: &'a Arc<Overlay>,
-        sb: SuperBlock,
+        journal: Option<Arc<Overlay>>,
         options: Options,
         suspects: Suspects,
-        mends: Vec<Mend>,
+        found: Found,
     ) -> Result<Self, Error> {
+        let Found { sb, mends, from_backup } = found;
         let clusters = sb.geometry().clusters_count().get();
         let shares = sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
         let refresh_backups = !mends.is_empty();
         Ok(Self {
             device,
+            journal,
+            from_backup,
             used: Bits::new(clusters)?,
             shared: shares.then(|| Bits::new(clusters)).transpose()?,
             sb,
@@ -125,11 +135,12 @@ impl<'a> Work<'a> {
             conflicts: BTreeMap::new(),
             attributes: crate::attributes::Shared::default(),
             tasks: BTreeMap::new(),
+            missing: crate::task_numbers::Missing::default(),
             long_links: Vec::new(),
             first_pass: false,
             suspicious: Vec::new(),
             truncated: BTreeSet::new(),
-            orphans_ended: false,
+            ended_values: BTreeSet::new(),
             mends,
             order: Order::default(),
             cursor: 0,

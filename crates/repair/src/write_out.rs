@@ -6,13 +6,16 @@
 //! So a power cut leaves the old volume, the new one, or one that is known by its mark and can be taken back
 //! exactly; without the undo file it can be repaired again.
 //!
+//! The log on a device of its own is emptied when everything that it held is in its place, and before the
+//! superblock says so.
+//!
 //! A broken superblock can't be marked. The new one is written first in its place, with the mark: no backup
 //! is changed while there is nothing else.
 
 use crate::order::{Order, Phase};
 use crate::staged::Staged;
 use crate::undo::{UndoError, marked, padded, superblock_of};
-use crate::undo_file::{Halves, Header, PIECE_MAX, Piece};
+use crate::undo_file::{Halves, Header, PIECE_MAX, Piece, write_count};
 use hectare_device::{Device, Span};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE;
@@ -34,6 +37,7 @@ pub fn write_out<W: Write>(
 ) -> Result<u64, UndoError> {
     let (device, overlay) = (staged.device(), staged.overlay());
     let stretches = stretches(staged)?;
+    let of_journal = journal_stretches(staged)?;
     if stretches.is_empty() && overlay.len() == device.len() {
         return Ok(0);
     }
@@ -46,6 +50,7 @@ pub fn write_out<W: Write>(
             marked: Halves::of(&mark),
             new: Halves::of(&superblock_of(&**overlay)?),
             now,
+            with_journal: !of_journal.is_empty(),
         };
         header.write(&mut file)?;
         for span in &stretches {
@@ -56,6 +61,14 @@ pub fn write_out<W: Write>(
                 &padded(&**overlay, *span)?,
             )?;
         }
+        if let Some(journal) = staged.journal().filter(|_| header.with_journal) {
+            write_count(&mut file, of_journal.len())?;
+            for span in &of_journal {
+                let (old, new) =
+                    (padded(&**journal.overlay.inner(), *span)?, padded(&*journal.overlay, *span)?);
+                Piece::write(&mut file, span.at, &old, &new)?;
+            }
+        }
         file.flush()?;
     }
     sync()?;
@@ -65,12 +78,39 @@ pub fn write_out<W: Write>(
     device.write_at(SUPERBLOCK_OFFSET, &mark)?;
     device.flush()?;
     for phase in Phase::ALL {
+        if phase == Phase::Journal {
+            write_journal(staged, &of_journal)?;
+        }
         for part in stretches.iter().flat_map(|span| order.parts(*span, phase)) {
             device.write_at(part.at, &padded(&**overlay, part)?)?;
         }
         device.flush()?;
     }
     Ok(stretches.iter().map(|span| span.len.get()).sum())
+}
+
+/// Writes what changes on the journal's own device.
+fn write_journal(staged: &Staged, stretches: &[Span]) -> Result<(), UndoError> {
+    let Some(journal) = staged.journal().filter(|_| !stretches.is_empty()) else { return Ok(()) };
+    for span in stretches {
+        journal.device.write_at(span.at, &padded(&*journal.overlay, *span)?)?;
+    }
+    Ok(journal.device.flush()?)
+}
+
+/// What changes on the journal's own device, page by page; a page that an interrupted repair had changed is
+/// among them if it is in the overlay.
+fn journal_stretches(staged: &Staged) -> Result<Vec<Span>, UndoError> {
+    let Some(journal) = staged.journal() else { return Ok(Vec::new()) };
+    let mut list = Vec::new();
+    for span in journal.overlay.changed() {
+        let span = Span::new(span.at, span.len.min(journal.overlay.len().saturating_sub(span.at)));
+        let new = padded(&*journal.overlay, span)?;
+        if padded(&**journal.overlay.inner(), span)? != new || padded(&*journal.device, span)? != new {
+            list.push(span);
+        }
+    }
+    Ok(list)
 }
 
 /// The superblock while the repair goes on: the old one with a mark, or the new one if that is broken.

@@ -1,18 +1,20 @@
 //! `hectare repair`.
 
 use crate::failure::{Failure, Outcome, tell};
+use crate::image::journal_of;
 use crate::image_device::Hold;
 use crate::logical::device;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;
+use crate::write_args::Journal;
 use hectare_check::What;
 use hectare_device::Device;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_repair::{Error, Mend, Options, Repaired, Staged, repair, write_out};
+use hectare_repair::{Error, Mend, Options, Repaired, Staged, write_out};
 use hectare_units::{BlockNr, Bytes};
 use serde::Serialize;
 use std::fmt::Display;
@@ -75,6 +77,8 @@ pub(crate) struct Arguments {
     /// The image or block device
     image: PathBuf,
     #[command(flatten)]
+    journal: Journal,
+    #[command(flatten)]
     part: Part,
 }
 
@@ -124,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let staged = staged(arguments, &name)?;
     let (now, duplicates) = (staged.now().unwrap_or_else(now), arguments.duplicates.into());
     let options = Options { now, duplicates, ..Options::default() };
-    let repaired = match repair(staged.overlay(), &options) {
+    let repaired = match staged.repair(&options) {
         Ok(repaired) => repaired,
         Err(error @ (Error::Left { .. } | Error::NoSuperblock(_) | Error::Refused(_))) => {
             return Err(ended(format!("{name}: {error}; nothing was written"), LEFT));
@@ -153,14 +157,18 @@ fn now() -> u32 {
     u32::try_from(since).unwrap_or(u32::MAX)
 }
 
-/// The device, with what an interrupted repair had changed as it was before.
+/// The device and that of its journal, with what an interrupted repair had changed as it was before.
 fn staged(arguments: &Arguments, name: &str) -> Outcome<Staged> {
     let device = opened(arguments, name)?;
+    let journal = journal_of(&*device, &arguments.journal, hold(arguments)).map_err(ended_with_failed)?;
     let last = || (1..UNDO_FILES_MAX).map(|n| numbered(arguments, n)).take_while(|path| path.exists()).last();
-    let Some(path) = arguments.resume.clone().or_else(last) else { return Ok(Staged::new(device)) };
+    let Some(path) = arguments.resume.clone().or_else(last) else {
+        return Ok(Staged::with_journal(device, journal));
+    };
     let shown = shown(path.as_os_str().as_bytes());
     let resumed = File::open(&path).map_err(|error| error.to_string()).and_then(|file| {
-        Staged::resumed(Arc::clone(&device), &mut BufReader::new(file)).map_err(|error| error.to_string())
+        Staged::resumed(Arc::clone(&device), journal.clone(), &mut BufReader::new(file))
+            .map_err(|error| error.to_string())
     });
     match resumed {
         Ok(Some(staged)) => {
@@ -171,17 +179,26 @@ fn staged(arguments: &Arguments, name: &str) -> Outcome<Staged> {
         Ok(None) if arguments.resume.is_some() => {
             Err(failed(&shown, format_args!("no repair of {name} that made it was interrupted")))
         }
-        _ => Ok(Staged::new(device)),
+        _ => Ok(Staged::with_journal(device, journal)),
+    }
+}
+
+/// Whom it locks out.
+fn hold(arguments: &Arguments) -> Hold {
+    if arguments.dry_run { Hold::Writers } else { Hold::Everybody }
+}
+
+/// A failure to open something, with the exit code of a repair.
+fn ended_with_failed(failure: Failure) -> Failure {
+    match failure {
+        Failure::Line(line) => ended(line, FAILED),
+        other => other,
     }
 }
 
 /// The device, if it may be repaired.
 fn opened(arguments: &Arguments, name: &str) -> Outcome<Arc<dyn Device>> {
-    let hold = if arguments.dry_run { Hold::Writers } else { Hold::Everybody };
-    let device = device(&arguments.image, arguments.part, hold).map_err(|failure| match failure {
-        Failure::Line(line) => ended(line, FAILED),
-        other => other,
-    })?;
+    let device = device(&arguments.image, arguments.part, hold(arguments)).map_err(ended_with_failed)?;
     if !arguments.ignore_mmp {
         refuse_in_use(&*device).map_err(|reason| failed(name, reason))?;
     }

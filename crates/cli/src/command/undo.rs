@@ -1,11 +1,13 @@
 //! `hectare undo`.
 
 use crate::failure::{Failure, Outcome};
+use crate::image::journal_of;
 use crate::image_device::Hold;
 use crate::logical::device;
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
+use crate::write_args::Journal;
 use std::fs::File;
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +28,8 @@ pub(crate) struct Arguments {
     /// The undo file
     file: PathBuf,
     #[command(flatten)]
+    journal: Journal,
+    #[command(flatten)]
     part: Part,
 }
 
@@ -34,7 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let undo = shown(arguments.file.as_os_str().as_bytes());
     let file = File::open(&arguments.file).map_err(|error| Failure::of(&undo, error))?;
     let device = device(&arguments.image, arguments.part, Hold::Everybody)?;
-    let count = hectare_repair::undo(&*device, &mut BufReader::new(file))
+    let journal = journal_of(&*device, &arguments.journal, Hold::Everybody)?;
+    let count = hectare_repair::undo(&*device, journal.as_deref(), &mut BufReader::new(file))
         .map_err(|error| Failure::of(format_args!("{name} with {undo}"), error))?;
     let mut out = Output::new();
     writeln!(out, "{name}: {count} bytes are as they were before the repair")?;

@@ -8,11 +8,12 @@ use hectare_oracle::{LoopDevice, Skip, skip};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An image and its external journal, which needs to be replayed: `d/f` is in the journal only.
-fn left_by_a_crash(folder: &Path) -> Result<(PathBuf, PathBuf), Skip> {
+/// An image and its external journal, which needs to be replayed: `d/f` is in the journal only. e2fsck
+/// looks for the
+/// journal's device among all by its UUID: no other test's may have the same.
+fn crashed(folder: &Path, uuid: &str) -> Result<(PathBuf, PathBuf), Skip> {
     let (image, journal) = (folder.join("image"), folder.join("journal"));
-    // e2fsck looks for the journal's device among all by its UUID: no other test's may have the same.
-    let own = ["-O", "journal_dev", "-b", "4096", "-U", "22222222-3333-4444-8555-666666666666"];
+    let own = ["-O", "journal_dev", "-b", "4096", "-U", uuid];
     hectare_oracle::mke2fs(&own, &journal, "8M")?;
     hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M")?;
     let uuid = hectare_oracle::dumpe2fs(&journal)?.field("Filesystem UUID").to_owned();
@@ -40,7 +41,7 @@ fn left_by_a_crash(folder: &Path) -> Result<(PathBuf, PathBuf), Skip> {
 #[test]
 fn commands_that_look_replay_a_journal_on_another_device_in_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let (image, journal) = match left_by_a_crash(folder.path()) {
+    let (image, journal) = match crashed(folder.path(), "22222222-3333-4444-8555-666666666666") {
         Ok(made) => made,
         Err(reason) => skip!("cli journal::commands_that_look_replay", reason),
     };
@@ -80,6 +81,56 @@ fn commands_that_look_replay_a_journal_on_another_device_in_memory() {
     let fsck = hectare_oracle::fsck::e2fsck_with(&image, &["-fn", "-j", &journal]).unwrap();
     assert!(fsck.clean, "{}", fsck.output);
     assert_eq!(hectare(&["ls", &at("/")]).ok().text(), "d\ne\nlost+found\n");
+}
+
+/// Repair and check take a journal on another device, by name or by its UUID, and a repair is taken back in
+/// both.
+#[test]
+fn a_repair_and_a_check_replay_a_journal_on_another_device() {
+    let name = "cli journal::a_repair_and_a_check_replay";
+    let folder = tempfile::tempdir().unwrap();
+    let own = "66666666-3333-4444-8555-666666666666";
+    let (image, journal) = match crashed(folder.path(), own) {
+        Ok(made) => made,
+        Err(reason) => skip!(name, reason),
+    };
+    let both = || (std::fs::read(&image).unwrap(), std::fs::read(&journal).unwrap());
+    let before = both();
+    let (at, log) = (image.display().to_string(), journal.display().to_string());
+    let clean = || {
+        let fsck = hectare_oracle::fsck::e2fsck_with(&image, &["-fn", "-j", &log]).unwrap();
+        assert!(fsck.clean, "{}", fsck.output);
+        assert_eq!(hectare(&["ls", "--journal", &log, &format!("{at}:/")]).ok().text(), "d\nlost+found\n");
+    };
+    let alone = hectare(&["repair", "-y", &at]);
+    assert_eq!(alone.code, Some(4), "{}", alone.err);
+    assert!(alone.err.contains(own) && alone.err.contains("--journal"), "{}", alone.err);
+    let foreign = hectare(&["repair", "-y", "--journal", &at, &at]);
+    assert_eq!(foreign.code, Some(8), "{}", foreign.err);
+    assert_eq!(hectare(&["repair", "-n", "--journal", &log, &at]).code, Some(4));
+    assert!(both() == before, "nothing was written");
+
+    let ran = hectare(&["repair", "-p", "--journal", &log, &at]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    clean();
+    assert!(hectare(&["check", "--journal", &log, &at]).ok().text().contains("clean"));
+    assert!(hectare(&["check", &at]).ok().text().contains("not checked: the external journal"));
+    let undo = format!("{at}.undo-1");
+    assert!(hectare(&["undo", &at, &undo]).refused().contains("--journal"));
+    hectare(&["undo", "--journal", &log, &at, &undo]).ok();
+    assert!(both() == before, "both are as they were");
+
+    // The block device with its UUID is found.
+    let device = match LoopDevice::new(&journal, Access::ReadWrite) {
+        Ok(device) => device,
+        Err(reason) => return hectare_oracle::skip_part!(name, reason),
+    };
+    let checked = hectare(&["check", &at]).ok().text().to_owned();
+    assert!(checked.contains("clean") && !checked.contains("not checked"), "{checked}");
+    let ran = hectare(&["repair", "-p", "--no-undo", &at]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    drop(device);
+    clean();
 }
 
 /// The UUID of a volume or an external journal, as dumpe2fs shows it.

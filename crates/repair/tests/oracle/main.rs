@@ -6,14 +6,18 @@
 mod corpus;
 mod crash;
 mod damage;
+mod duplicates;
+mod external;
 mod fields;
 mod hashed;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]
 mod seal;
+mod structures;
 mod survey;
 mod trial;
+mod tuned;
 mod volumes;
 
 /// Counts what is allocated.

@@ -1,0 +1,118 @@
+//! Where the log lies: in an inode of the volume, or on a device of its own.
+//!
+//! A device of its own is changed in memory, too, and only its log's superblock: what the log held is in its
+//! place by then, or given up.
+
+use crate::maps::Map;
+use crate::report::Error;
+use crate::slot::Slot;
+use crate::work::{Overlay, Work};
+use hectare_check::What;
+use hectare_device::Device;
+use hectare_ext4::error::Place;
+use hectare_ext4::extent::Extent;
+use hectare_ext4::inode::Kind;
+use hectare_journal::format::{JournalSuperblock, SUPERBLOCK_LEN};
+use hectare_journal::recovery::{LogMap, LogRun, RecoveryError, uuid_text};
+use hectare_units::{Blocks, Bytes, LogicalBlock, low32};
+use std::sync::Arc;
+
+/// A log's device and its blocks there.
+pub(crate) struct LogPlace {
+    pub(crate) device: Arc<Overlay>,
+    pub(crate) map: LogMap,
+    pub(crate) is_external: bool,
+}
+
+impl Work<'_> {
+    /// The log that the superblock names; an error inside says why it can't be read.
+    pub(crate) fn log_place(&self) -> Result<Result<LogPlace, String>, Error> {
+        let Some(nr) = self.sb.journal_inode() else { return self.external_log().map(Ok) };
+        match self.slot(nr)?.filter(|slot| slot.kind() == Some(Kind::File)) {
+            Some(slot) => self.log_in(&slot),
+            None => Ok(Err(format!("inode {nr} is no file"))),
+        }
+    }
+
+    /// The log in an inode.
+    pub(crate) fn log_in(&self, slot: &Slot) -> Result<Result<LogPlace, String>, Error> {
+        let map: Map = self.read_map(slot)?;
+        if let Some(reason) = map.broken {
+            return Ok(Err(reason));
+        }
+        let run = |extent: &Extent| LogRun {
+            first: extent.logical,
+            start: extent.physical,
+            len: Blocks::new(u64::from(extent.len)),
+        };
+        let runs = map.extents.iter().filter(|extent| !extent.unwritten).map(run).collect();
+        let map = LogMap::internal(self.geometry().block_size, runs, self.device.len());
+        let device = Arc::clone(self.device);
+        Ok(map.map(|map| LogPlace { device, map, is_external: false }).map_err(|corrupt| corrupt.to_string()))
+    }
+
+    /// The log on a device of its own; refused if that is not at hand, or another than the volume's.
+    fn external_log(&self) -> Result<LogPlace, Error> {
+        let uuid = &self.sb.raw().s_journal_uuid;
+        let Some(device) = &self.journal else {
+            let reason = format!(
+                "its journal lies on another device, which has the UUID {}, and must be replayed first: name \
+                 that device (--journal FILE)",
+                uuid_text(uuid)
+            );
+            return Err(Error::Refused(reason));
+        };
+        match LogMap::external(&**device, self.geometry().block_size, uuid) {
+            Ok(map) => Ok(LogPlace { device: Arc::clone(device), map, is_external: true }),
+            Err(RecoveryError::Device(error)) => Err(error.into()),
+            Err(error) => Err(Error::Refused(format!("{} is not its journal: {error}", device.name()))),
+        }
+    }
+
+    /// A journal on another device that the volume does not need has an empty log.
+    pub(crate) fn mend_external_journal(&mut self) -> Result<(), Error> {
+        if !self.suspects.has(What::Journal) {
+            return Ok(());
+        }
+        let place = self.external_log()?;
+        if let Ok((recovery, _)) = self.read_log(&place)
+            && recovery.needed()
+            && !recovery.blocks().is_empty()
+        {
+            let text = format!(
+                "its log, on its own device, holds {} blocks, but the superblock says that nothing is to be \
+                 replayed: given up",
+                recovery.blocks().len()
+            );
+            self.lost(What::Journal, Place::Volume, text);
+        }
+        self.mended(What::Journal, Place::Volume, "the log on its own device is made empty");
+        self.empty_external_journal()
+    }
+
+    /// Empties the log on its own device; a superblock that can't be read is made anew.
+    pub(crate) fn empty_external_journal(&mut self) -> Result<(), Error> {
+        let place = self.external_log()?;
+        let (at, size) = (place.map.superblock_offset(), self.geometry().block_size);
+        let mut bytes = [0; SUPERBLOCK_LEN];
+        place.device.read_at(at, &mut bytes)?;
+        let known = JournalSuperblock::parse(&bytes).ok().filter(|log| {
+            log.block_size() == size && log.blocks() <= place.map.blocks() && log.raw().s_nr_users.get() <= 1
+        });
+        let mut log = known.unwrap_or_else(|| {
+            let blocks = low32(place.map.blocks().get());
+            let superblock = LogicalBlock::new(low32(size.block_at(at).get()));
+            let mut fresh =
+                JournalSuperblock::external(size, blocks, superblock, self.sb.raw().s_journal_uuid);
+            fresh.set_user(self.sb.uuid());
+            fresh
+        });
+        log.set_clean(self.fresh_sequence());
+        log.set_errno(0);
+        place.device.write_at(at, &log.render())?;
+        // Nothing of the old log can be taken for new.
+        let first = Bytes::new(u64::from(log.first().get()) << size.shift());
+        place.device.zero(first, size.bytes())?;
+        Ok(())
+    }
+}
