@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 69] = [
+const TOOLS: [Tool; 70] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -75,6 +75,7 @@ const TOOLS: [Tool; 69] = [
     ("img2simg", "android-sdk-libsparse-utils"),
     ("simg2img", "android-sdk-libsparse-utils"),
     ("sgdisk", "gdisk"),
+    ("mtype", "mtools"),
     ("systemd-repart", "systemd"),
     ("/usr/share/ovmf/OVMF.fd", "ovmf"),
     ("xorriso", "xorriso"),
