@@ -207,7 +207,8 @@ fn files_in_fat_are_read_by_mtools() {
         .for_each(|n| fs::write(bench.path(&format!("esp/a file with a number {n}.txt")), [7; 700]).unwrap());
     for (bits, sector) in [(12, 512), (16, 512), (32, 512), (16, 4096)] {
         let text = format!(
-            "sector = {sector}\n[[partition]]\ntype = \"esp\"\nformat = \"vfat\"\nfat = {bits}\nfrom = \"esp\"\n"
+            "sector = {sector}\n[[partition]]\ntype = \"esp\"\nformat = \"vfat\"\nfat = {bits}\n\
+             from = \"esp\"\n"
         );
         let (disk, made) = bench.disk("fat.img", &text);
         let volume = bench.partition(&disk, &made, 1);
