@@ -173,6 +173,7 @@ mod tests {
 
     use super::*;
     use hectare_device::MemoryDevice;
+    use hectare_units::low8;
 
     #[test]
     fn a_tree_has_the_levels_that_its_blocks_need() {
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn threads_make_no_difference() {
-        let bytes: Vec<u8> = (0..5000 * 4096_u64).map(|n| (n >> 7) as u8 ^ n as u8).collect();
+        let bytes: Vec<u8> = (0..5000 * 4096_u64).map(|n| low8(n >> 7) ^ low8(n)).collect();
         let data = MemoryDevice::from_bytes(&bytes);
         let made = |threads| {
             let target = MemoryDevice::new(Bytes::new(Shape::new(data.len().get()).unwrap().bytes()));

@@ -25,7 +25,7 @@ impl Bench {
             fs::create_dir_all(bench.path(folder)).unwrap();
         }
         let noise =
-            |len: u32| (0..len).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect::<Vec<u8>>();
+            |len: u32| (0..len).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect::<Vec<u8>>();
         fs::write(bench.path("esp/EFI/BOOT/BOOTX64.EFI"), noise(1_300_000)).unwrap();
         fs::write(bench.path("esp/a long name with spaces.txt"), "long").unwrap();
         fs::write(bench.path("esp/empty"), "").unwrap();

@@ -37,7 +37,7 @@ impl Bench {
         let bench = Self(tempfile::tempdir().unwrap());
         fs::create_dir_all(bench.path("tree/dir")).unwrap();
         let noise: Vec<u8> =
-            (0..2_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+            (0..2_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect();
         fs::write(bench.path("tree/dir/large"), noise).unwrap();
         fs::write(bench.path("tree/small"), "small\n").unwrap();
         fs::write(bench.path("disk.toml"), SPEC).unwrap();
