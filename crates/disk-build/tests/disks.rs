@@ -316,6 +316,17 @@ fn the_same_sources_give_the_same_bytes() {
     assert_ne!(bench.disk("two.img", &other).1.uuid, before.uuid);
 }
 
+/// A loop device, detached when this is dropped.
+struct Attached(String);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Ok(mut losetup) = need("losetup") {
+            let _ = run(losetup.args(["-d", &self.0]));
+        }
+    }
+}
+
 /// The sizes of the partitions that the kernel found on a loop device, up to the first that is missing.
 fn partition_sizes(device: &str) -> Vec<u64> {
     let name = Path::new(device).file_name().unwrap().to_str().unwrap();
@@ -356,14 +367,15 @@ fn the_kernel_mounts_the_partitions() {
             skip!("disk_build::the_kernel_mounts_the_partitions", "it needs root");
         }
         let size = sector.to_string();
-        let attached = attach(&["--show", "-f", "-P", "-r", "-b", &size, disk.to_str().unwrap()]);
-        let device = match attached {
-            Ok(device) => device,
+        let device = attach(&["--show", "-f", "-P", "-r", "-b", &size, disk.to_str().unwrap()]);
+        let attached = match device {
+            Ok(device) => Attached(device),
             Err(reason) => skip!("disk_build::the_kernel_mounts_the_partitions", reason),
         };
+        let device = attached.0.clone();
         let verified = says("sfdisk", &["--verify"], Path::new(&device), &["error:", "overlap"]);
         let sizes = partition_sizes(&device);
-        attach(&["-d", &device]).unwrap();
+        drop(attached);
         verified.unwrap();
         let expected: Vec<_> = made.partitions.iter().map(|part| part.len.get()).collect();
         match kernel_looks(&bench) {
