@@ -37,7 +37,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// The shape for that many bytes of data.
     pub(crate) fn new(data: u64) -> std::result::Result<Self, String> {
-        if data == 0 || data % BLOCK != 0 {
+        if data == 0 || !data.is_multiple_of(BLOCK) {
             return Err(format!("the data has {data} bytes, which are not whole blocks of {BLOCK}"));
         }
         let data_blocks = data / BLOCK;
