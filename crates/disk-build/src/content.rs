@@ -26,7 +26,7 @@ use uuid::Uuid;
 /// The content of a partition, read as far as its size needs it.
 pub(crate) enum Prepared {
     Empty,
-    File(SourceFile),
+    File(Box<SourceFile>),
     Ext(Box<ExtContent>),
     Fat(Box<FatContent>),
     /// Its format, and whether that decides its UUID.
@@ -48,7 +48,7 @@ impl Prepared {
         Ok(match &part.content {
             Content::Empty => Self::Empty,
             Content::Verity(_) => Self::Verity,
-            Content::File(path) => Self::File(SourceFile::open(path).map_err(wrong)?),
+            Content::File(path) => Self::File(Box::new(SourceFile::open(path).map_err(wrong)?)),
             Content::Ext(ext) => Self::Ext(Box::new(ExtContent::new(ext, env, volume).map_err(wrong)?)),
             Content::Fat(fat) => {
                 Self::Fat(Box::new(FatContent::new(fat, env, volume, spec.sector).map_err(wrong)?))

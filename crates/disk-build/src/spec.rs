@@ -219,7 +219,7 @@ impl Spec {
     /// # Errors
     /// If they are not whole sectors.
     pub fn set_size(&mut self, bytes: u64) -> std::result::Result<(), String> {
-        if bytes % u64::from(self.sector) != 0 {
+        if !bytes.is_multiple_of(u64::from(self.sector)) {
             return Err(format!("{bytes} bytes are not whole sectors of {}", self.sector));
         }
         self.size = Some(bytes);

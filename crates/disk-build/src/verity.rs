@@ -10,9 +10,9 @@
 use crate::error::{Error, Result};
 use hectare_device::Device;
 use hectare_units::{Bytes, index_of, u64_of};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
@@ -37,7 +37,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// The shape for that many bytes of data.
     pub(crate) fn new(data: u64) -> std::result::Result<Self, String> {
-        if data == 0 || data % BLOCK != 0 {
+        if data == 0 || !data.is_multiple_of(BLOCK) {
             return Err(format!("the data has {data} bytes, which are not whole blocks of {BLOCK}"));
         }
         let data_blocks = data / BLOCK;
@@ -128,9 +128,7 @@ fn level_of(
             }
             if let Err(error) = of_chunk(chunk, &mut buf) {
                 next.store(u64::MAX / 2, Ordering::Relaxed);
-                if let Ok(mut failed) = failed.lock() {
-                    failed.get_or_insert(error);
-                }
+                failed.lock().get_or_insert(error);
                 return;
             }
         }
@@ -140,11 +138,7 @@ fn level_of(
         (0..more).for_each(|_| drop(scope.spawn(work)));
         work();
     });
-    match failed.into_inner() {
-        Ok(None) => Ok(()),
-        Ok(Some(error)) => Err(error),
-        Err(_) => Err(Error::part(tree.name(), "a thread that hashed it has ended")),
-    }
+    failed.into_inner().map_or(Ok(()), Err)
 }
 
 /// The superblock, 512 bytes.

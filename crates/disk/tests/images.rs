@@ -90,7 +90,7 @@ fn what_is_written_is_read_by_qemu() {
         let image = folder.path().join("image");
         fs::write(&image, []).unwrap();
         let file = FileOptions::new().write(true).exclusive(true).open(&image).unwrap();
-        let device = create(&file, &image, new, Bytes::new(SIZE), [7; 16]).unwrap();
+        let device = create(file.another().unwrap(), &image, new, Bytes::new(SIZE), [7; 16]).unwrap();
         let mut expected = disk();
         for (index, piece) in expected.chunks(77_777).enumerate() {
             if piece.iter().any(|byte| *byte != 0) {
@@ -219,7 +219,7 @@ fn a_vhd_whose_footer_is_lost_is_read_by_the_copy() {
     let image = folder.path().join("image");
     fs::write(&image, []).unwrap();
     let file = FileOptions::new().write(true).exclusive(true).open(&image).unwrap();
-    let device = create(&file, &image, New::Vhd, Bytes::new(SIZE), [7; 16]).unwrap();
+    let device = create(file.another().unwrap(), &image, New::Vhd, Bytes::new(SIZE), [7; 16]).unwrap();
     device.write_at(Bytes::new(100), b"durable").unwrap();
     device.flush().unwrap();
     device.write_at(Bytes::new(5 << 20), b"lost").unwrap();

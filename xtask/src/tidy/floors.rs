@@ -180,6 +180,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["handle", "image_error"],
             &["like", "tree"],
             &["layout", "source"],
+            &["on_demand"],
             &["write"],
             &["image"],
         ],

@@ -32,7 +32,7 @@ pub(super) fn encode(seconds: i64, nanoseconds: u32) -> Time {
     let hundredths = of_day % 2 * 100 + if is_inside { i64::from(nanoseconds / 10_000_000) } else { 0 };
     Time {
         date: small((year - 1980) << 9 | month << 5 | day),
-        of_day: small((of_day / 3600) << 11 | (of_day / 60 % 60) << 5 | of_day % 60 / 2),
+        of_day: small((of_day / 3600) << 11 | (of_day / 60 % 60) << 5 | (of_day % 60 / 2)),
         hundredths: u8::try_from(hundredths).unwrap_or_default(),
     }
 }
