@@ -57,6 +57,12 @@ pub(crate) fn built(released: bool) -> Option<PathBuf> {
     done.then(|| target_folder().join(folder).join("hectare"))
 }
 
+/// Builds the command `hectare` as tests have it, with the lab. Returns where it is.
+pub(crate) fn built_command() -> Option<PathBuf> {
+    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare-cli"]));
+    done.then(|| target_folder().join("debug/hectare"))
+}
+
 /// The output of a command, if it ran and succeeded.
 pub(crate) fn quiet(command: &mut Command) -> Option<Output> {
     command.output().ok().filter(|output| output.status.success())

@@ -30,7 +30,8 @@ impl Wanted {
         }
         if let Some(bytes) = self.block_size {
             let known = hectare::inode::BlockSize::from_bytes(bytes.into());
-            let wrong = || Failure::Value(format!("block_size: {bytes} is no power of two from 1024 to 65536"));
+            let wrong =
+                || Failure::Value(format!("block_size: {bytes} is no power of two from 1024 to 65536"));
             format = format.block_size(known.ok_or_else(wrong)?);
         }
         if let Some(features) = &self.features {

@@ -56,7 +56,8 @@ impl Failure {
             (Self::Value(text), None) => PyValueError::new_err(text),
             (Self::Os { errno, text }, Some(path)) => {
                 // Devices name themselves in their errors.
-                let reason = text.strip_prefix(&path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
+                let reason =
+                    text.strip_prefix(&path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
                 PyOSError::new_err((errno, reason.to_owned(), path))
             }
             (Self::Os { errno, text }, None) => PyOSError::new_err((errno, text)),
@@ -101,5 +102,6 @@ pub(crate) fn raised<T>(outcome: Outcome<T>, path: &[u8]) -> PyResult<T> {
 /// # Errors
 /// `OverflowError` if it is more than the host can address.
 pub(crate) fn size(bytes: u64) -> PyResult<usize> {
-    usize::try_from(bytes).map_err(|_| PyOverflowError::new_err(format!("{bytes} bytes don't fit the memory")))
+    usize::try_from(bytes)
+        .map_err(|_| PyOverflowError::new_err(format!("{bytes} bytes don't fit the memory")))
 }

@@ -49,7 +49,11 @@ impl File {
             done = self.run(py, |file| fill(file, out))?;
             Ok(())
         })?;
-        if done == len { Ok(bytes) } else { Ok(PyBytes::new(py, bytes.as_bytes().get(..done).unwrap_or(&[]))) }
+        if done == len {
+            Ok(bytes)
+        } else {
+            Ok(PyBytes::new(py, bytes.as_bytes().get(..done).unwrap_or(&[])))
+        }
     }
 }
 
@@ -140,7 +144,8 @@ fn seek(mut file: &hectare::fs::File, offset: i64, whence: i32) -> Outcome<u64> 
         1 => SeekFrom::Current(offset),
         2 => SeekFrom::End(offset),
         SEEK_DATA | SEEK_HOLE => {
-            let found = if whence == SEEK_DATA { file.seek_data(start()?)? } else { file.seek_hole(start()?)? };
+            let found =
+                if whence == SEEK_DATA { file.seek_data(start()?)? } else { file.seek_hole(start()?)? };
             SeekFrom::Start(found.ok_or_else(|| Failure::os(ENXIO, "nothing follows in the file"))?)
         }
         other => return Err(Failure::Value(format!("invalid whence ({other}, should be 0 to 4)"))),

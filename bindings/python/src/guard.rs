@@ -25,7 +25,11 @@ impl<T: Send + Sync> Held<T> {
     }
 
     /// Runs an operation without the interpreter's lock.
-    pub(crate) fn run<R: Send>(&self, py: Python<'_>, work: impl FnOnce(&T) -> Outcome<R> + Send) -> Outcome<R> {
+    pub(crate) fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&T) -> Outcome<R> + Send,
+    ) -> Outcome<R> {
         self.own()?;
         py.detach(|| match &*self.inner.read() {
             Some(inner) => work(inner),

@@ -382,12 +382,8 @@ fn free_extents(engine: &hectare_engine::Volume) -> Outcome<FreeExtents> {
 pub(crate) fn stat_of(found: &Metadata) -> Stat {
     let raw = found.as_engine();
     let nanoseconds = |at: Timestamp| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanoseconds);
-    let times = (
-        nanoseconds(raw.atime),
-        nanoseconds(raw.mtime),
-        nanoseconds(raw.ctime),
-        raw.crtime.map(nanoseconds),
-    );
+    let times =
+        (nanoseconds(raw.atime), nanoseconds(raw.mtime), nanoseconds(raw.ctime), raw.crtime.map(nanoseconds));
     let mode = kind_bits(found.file_type()) | found.mode();
     let (major, minor) = found.device();
     let own = (mode, found.ino(), found.nlink(), found.uid(), found.gid(), found.len());

@@ -183,5 +183,5 @@ def test_pandas_and_pyarrow_read_and_write_parquet(filled):
 def test_the_command_line_reads_what_fsspec_wrote(filled, command_line):
     with fsspec.open("ext4://out", "wb", image=str(filled), writable=True) as file:
         file.write(b"from fsspec")
-    said = subprocess.run([command_line, "cat", filled, "/out"], capture_output=True, check=True)
+    said = subprocess.run([command_line, "cat", f"{filled}:/out"], capture_output=True, check=True)
     assert said.stdout == b"from fsspec"

@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 27] = [
+const LAYERS: [&str; 28] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -36,6 +36,7 @@ const LAYERS: [&str; 27] = [
     "hectare-monitor",
     "hectare",
     "hectare-cli",
+    "hectare-python",
 ];
 const ORACLE: &str = "hectare-oracle";
 /// Those that no layer uses, and that may use any.

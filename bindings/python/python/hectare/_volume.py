@@ -217,10 +217,25 @@ class Volume:
         except BaseException:
             raw.close()
             raise
-        raw.on_close = closed
+        self._track(raw, file, closed)
+        return file
+
+    def _track(self, raw: VolumeFile, file: Any, closed: Callable[[], object] | None) -> None:
+        """Remembers a file until it is closed, and calls `closed` then."""
+        # No reference: the file would be collected, and so written, only when the cycle is found.
+        here = weakref.ref(file)
+
+        def forget() -> None:
+            found = here()
+            if found is not None:
+                with self._lock:
+                    self._files.discard(found)
+            if closed is not None:
+                closed()
+
+        raw.on_close = forget
         with self._lock:
             self._files.add(file)
-        return file
 
     def read_bytes(self, path: StrPath | VolumePath) -> bytes:
         """The content of a file."""

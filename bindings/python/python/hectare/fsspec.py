@@ -143,7 +143,7 @@ class Ext4FileSystem(AbstractFileSystem):
             "name": path,
             "size": found.st_size,
             "type": _KINDS.get(modes.S_IFMT(found.st_mode), "other"),
-            "created": (volume.birthtime_ns(path) or own.st_ctime_ns) / 1e9,
+            "created": (volume.birthtime_ns(path, follow_symlinks=False) or own.st_ctime_ns) / 1e9,
             "islink": modes.S_ISLNK(own.st_mode),
             "mode": found.st_mode,
             "uid": found.st_uid,
