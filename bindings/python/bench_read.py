@@ -2,9 +2,9 @@
 
     python bench_read.py [--size 1G] [--folder DIR] [--rounds 5]
 
-Both are read whole, in turn, from the page cache: by `read()` in pieces of 1 MiB, by `readinto` in pieces of 8 MiB,
-and at once. Of each the fastest round counts. The goal is a ratio of 0.8 or more. Build the wheel with
-`maturin build --release` first: that of the tests is not optimised.
+Both are read whole, in turn, from the page cache: by `read()` in pieces of 1 MiB, by `readinto` in pieces
+of 8 MiB, and at once. Of each the fastest round counts. The goal is a ratio of 0.8 or more. Build the wheel
+with `maturin build --release` first: that of the tests is not optimised.
 """
 
 import argparse
@@ -57,7 +57,11 @@ def main():
         plain, image = os.path.join(folder, "plain"), os.path.join(folder, "disk.img")
         block = os.urandom(PIECE)
         hectare.mkfs(image, size + size // 8 + (64 << 20))
-        with hectare.open(image, "rw") as volume, volume.open("/data", "wb") as inside, open(plain, "wb") as outside:
+        with (
+            hectare.open(image, "rw") as volume,
+            volume.open("/data", "wb") as inside,
+            open(plain, "wb") as outside,
+        ):
             for _ in range(size // PIECE):
                 inside.write(block)
                 outside.write(block)

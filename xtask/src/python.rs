@@ -7,6 +7,7 @@
 //! pytest writes its outcomes into a file, a line each (`tests/conftest.py`): nothing is read from its screen.
 
 use crate::steps::{built_command, quiet, root, shown, target_folder};
+use hectare_oracle::skip::REQUIRE_ALL;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,10 +57,16 @@ pub(crate) fn outcome() -> Outcome {
 
 fn skipped_whole(reason: &str) -> Outcome {
     let skipped = vec![("python, the whole package".to_owned(), reason.to_owned())];
-    if std::env::var("HECTARE_REQUIRE_ALL").is_ok_and(|value| value == "1") {
-        return Outcome { failed: vec![format!("python would be skipped: {reason}")], ..Outcome::default() };
+    required(Outcome { skipped, ..Outcome::default() })
+}
+
+/// The same, with every skip a failure where all is required.
+fn required(mut outcome: Outcome) -> Outcome {
+    if std::env::var(REQUIRE_ALL).is_ok_and(|value| value == "1") {
+        let skipped = outcome.skipped.drain(..);
+        outcome.failed.extend(skipped.map(|(name, reason)| format!("{name} would be skipped: {reason}")));
     }
-    Outcome { skipped, ..Outcome::default() }
+    outcome
 }
 
 /// Makes the environment, with what builds the wheel and tests it; its folder, or what is missing.
@@ -124,7 +131,7 @@ fn tested(environment: &Path, wheel: &Path) -> Outcome {
         pytest.env(COMMAND, command);
     }
     let succeeded = shown(&mut pytest);
-    counted(&std::fs::read_to_string(&records).unwrap_or_default(), succeeded)
+    required(counted(&std::fs::read_to_string(&records).unwrap_or_default(), succeeded))
 }
 
 /// Counts the records; that pytest failed or ran nothing is not lost.

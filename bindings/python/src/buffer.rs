@@ -1,11 +1,12 @@
 //! Python's memory, lent to the engine while the interpreter's lock is released.
 //!
-//! While a buffer is held, Python keeps its memory where it is: what would move or free it (`bytearray.append`,
-//! `memoryview.release`) raises `BufferError`.
+//! While a buffer is held, Python keeps its memory where it is: what would move or free it
+//! (`bytearray.append`, `memoryview.release`) raises `BufferError`.
 //!
-//! Hazard: nothing stops another Python thread from reading or writing the same memory meanwhile. CPython's own
-//! `readinto` and `write` have that race as well; here as there the bytes that are read or written are then
-//! those of either thread, and nothing else depends on them: the engine takes no decision by file content.
+//! Hazard: nothing stops another Python thread from reading or writing the same memory meanwhile. CPython's
+//! own `readinto` and `write` have that race as well; here as there the bytes that are read or written are
+//! then those of either thread, and nothing else depends on them: the engine takes no decision by file
+//! content.
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
@@ -71,8 +72,8 @@ impl Lent {
         if span.len == 0 || self.buffer.readonly() {
             return &mut [];
         }
-        // SAFETY: as in `bytes`; it is writable, and `self` is borrowed exclusively. Another buffer of the same
-        // object may exist: see the module.
+        // SAFETY: as in `bytes`; it is writable, and `self` is borrowed exclusively. Another buffer of the
+        // same object may exist: see the module.
         unsafe { std::slice::from_raw_parts_mut(span.start.cast::<u8>(), span.len) }
     }
 }

@@ -1,8 +1,8 @@
 //! Why a call failed, until it is raised: collected without the interpreter's lock, raised with it.
 //!
-//! Everything that a file system can answer becomes an `OSError(errno, text, filename)`, of which Python makes
-//! `FileNotFoundError` and its like by the number. The file name is the path in the volume, as `os` has it; the
-//! text names the image.
+//! Everything that a file system can answer becomes an `OSError(errno, text, filename)`, of which Python
+//! makes `FileNotFoundError` and its like by the number. The file name is the path in the volume, as `os`
+//! has it; the text names the image.
 
 use hectare::Error;
 use pyo3::exceptions::{PyOSError, PyOverflowError, PyRuntimeError, PyValueError};

@@ -12,8 +12,8 @@ use pyo3::types::PyBytes;
 use std::io::Read;
 use std::path::PathBuf;
 
-/// Mode, inode, links, uid, gid, size; nanoseconds of atime, mtime, ctime and birth; block size, sectors, and the
-/// numbers of a device.
+/// Mode, inode, links, uid, gid, size; nanoseconds of atime, mtime, ctime and birth; block size, sectors,
+/// and the numbers of a device.
 pub(crate) type Stat =
     ((u32, u64, u64, u32, u32, u64), (i128, i128, i128, Option<i128>), (u64, u64, u32, u32));
 /// Seconds since 1970, and nanoseconds.
@@ -157,8 +157,8 @@ impl Volume {
         Ok(data.len())
     }
 
-    /// Opens a regular file; the flags are the letters `r`, `w`, `a`, `t` (empty it), `c` (make it), `x` (make it
-    /// anew).
+    /// Opens a regular file; the flags are the letters `r`, `w`, `a`, `t` (empty it), `c` (make it), `x`
+    /// (make it anew).
     fn open_file(&self, py: Python<'_>, path: &[u8], flags: &str, mode: u32) -> PyResult<File> {
         let has = |flag| flags.contains(flag);
         let options = OpenOptions::new()
@@ -179,7 +179,7 @@ impl Volume {
     }
 
     /// The entries of a directory: name, letter of the kind, number of the inode.
-    fn list<'py>(&self, py: Python<'py>, path: &[u8]) -> PyResult<Vec<(Bound<'py, PyBytes>, char, u64)>> {
+    fn entries<'py>(&self, py: Python<'py>, path: &[u8]) -> PyResult<Vec<(Bound<'py, PyBytes>, char, u64)>> {
         let entries = self.run(py, path, |volume| {
             let mut entries = Vec::new();
             for entry in volume.read_dir(path)? {

@@ -1,4 +1,4 @@
-"""What the tests share: fresh volumes, e2fsck, the command line; and the record that `cargo xtask python` counts."""
+"""What the tests share: volumes, e2fsck, the command; and the record that `cargo xtask python` counts."""
 
 import os
 import shutil
@@ -55,6 +55,8 @@ def pytest_runtest_logreport(report):
     if not records or not (report.when == "call" or skipped_early or report.outcome == "failed"):
         return
     reason = report.longrepr[2] if report.outcome == "skipped" and isinstance(report.longrepr, tuple) else ""
-    line = "\t".join(text.replace("\t", " ").replace("\n", " ") for text in (report.outcome, report.nodeid, reason))
+    line = "\t".join(
+        text.replace("\t", " ").replace("\n", " ") for text in (report.outcome, report.nodeid, reason)
+    )
     with open(records, "a", encoding="utf-8") as file:
         file.write(line + "\n")

@@ -1,4 +1,4 @@
-"""The same random programs for `os` on a directory of the host and for a volume: results and errno are the same."""
+"""The same random programs for a directory of the host and for a volume: results and errno are the same."""
 
 import errno
 import os
@@ -54,7 +54,9 @@ class Host:
         shutil.rmtree(self.at(path))
 
     def realpath(self, path):
-        return "/" + os.path.relpath(os.path.realpath(self.at(path), strict=True), os.path.realpath(self.root))
+        return "/" + os.path.relpath(
+            os.path.realpath(self.at(path), strict=True), os.path.realpath(self.root)
+        )
 
     def walk(self, path):
         return [(os.path.relpath(top, self.root), *rest) for top, *rest in os.walk(self.at(path))]

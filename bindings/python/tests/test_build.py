@@ -94,7 +94,10 @@ def test_what_can_t_be_built_is_said(tree, tmp_path):
     with pytest.raises(ValueError):
         hectare.build([], image)
     image.write_text("precious")
-    for make in (lambda **more: hectare.build([tree], image, **more), lambda **more: hectare.mkfs(image, "8M", **more)):
+    for make in (
+        lambda **more: hectare.build([tree], image, **more),
+        lambda **more: hectare.mkfs(image, "8M", **more),
+    ):
         with pytest.raises(FileExistsError):
             make()
         assert image.read_text() == "precious"

@@ -1,4 +1,4 @@
-"""Errors are `OSError`s with what belongs to them; what is closed, shared or forked raises and never crashes."""
+"""Errors are `OSError`s with what belongs to them; what is closed or forked raises and never crashes."""
 
 import errno
 import gc
@@ -185,7 +185,9 @@ def test_what_was_not_closed_is_closed_with_a_warning(image):
 
 
 def test_what_was_not_closed_is_closed_when_the_interpreter_ends(image):
-    program = "import sys, hectare\nv = hectare.open(sys.argv[1], 'rw')\nf = v.open('/f', 'w')\nf.write('kept')\n"
+    program = (
+        "import sys, hectare\nv = hectare.open(sys.argv[1], 'rw')\nf = v.open('/f', 'w')\nf.write('kept')\n"
+    )
     subprocess.run([sys.executable, "-c", program, str(image)], check=True)
     with hectare.open(image) as volume:
         assert volume.read_text("/f") == "kept"

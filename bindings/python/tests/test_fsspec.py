@@ -68,15 +68,26 @@ def test_files_are_looked_at(filled):
     assert fs.ls("/etc", detail=False) == ["/etc/app", "/etc/broken", "/etc/fstab", "/etc/link"]
     assert fs.ls("etc/fstab")[0]["size"] == 8
     kinds = {info["name"]: info["type"] for info in fs.ls("/etc")}
-    assert kinds == {"/etc/app": "directory", "/etc/broken": "link", "/etc/fstab": "file", "/etc/link": "file"}
+    assert kinds == {
+        "/etc/app": "directory",
+        "/etc/broken": "link",
+        "/etc/fstab": "file",
+        "/etc/link": "file",
+    }
     assert fs.info("/etc/link")["destination"] == "fstab" and fs.info("/etc/link")["islink"]
     assert fs.find("/") == ["/etc/app/a.csv", "/etc/broken", "/etc/fstab", "/etc/link"]
     assert fs.glob("/etc/**/*.csv") == ["/etc/app/a.csv"] and fs.glob("etc/f*") == ["/etc/fstab"]
-    assert fs.isdir("/etc") and fs.isfile("/etc/link") and not fs.exists("/none") and fs.lexists("/etc/broken")
+    assert (
+        fs.isdir("/etc") and fs.isfile("/etc/link") and not fs.exists("/none") and fs.lexists("/etc/broken")
+    )
     assert fs.du("/etc/app") == 12
     assert [top for top, _, _ in fs.walk("/etc")] == ["/etc", "/etc/app"]
     assert fs.cat("/etc/fstab") == b"one\ntwo\n"
-    assert (fs.cat_file("/etc/fstab", 1, 3), fs.cat_file("/etc/fstab", -4), fs.cat_file("/etc/fstab", 9, 20)) == (
+    assert (
+        fs.cat_file("/etc/fstab", 1, 3),
+        fs.cat_file("/etc/fstab", -4),
+        fs.cat_file("/etc/fstab", 9, 20),
+    ) == (
         b"ne",
         b"two\n",
         b"",
@@ -91,7 +102,11 @@ def test_files_are_looked_at(filled):
 
 def test_files_are_written_and_durable_when_closed(filled, tmp_path):
     reading = fsspec.filesystem("ext4", fo=str(filled))
-    for change in [lambda: reading.open("/x", "wb"), lambda: reading.rm("/etc/fstab"), lambda: reading.mkdir("/d")]:
+    for change in [
+        lambda: reading.open("/x", "wb"),
+        lambda: reading.rm("/etc/fstab"),
+        lambda: reading.mkdir("/d"),
+    ]:
         with pytest.raises(OSError) as failed:
             change()
         assert failed.value.errno == errno.EROFS and "writable=True" in str(failed.value)

@@ -23,7 +23,8 @@ def both(volume, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["*", "*.txt", "a/*", "*/*", "**/*.txt", "**/y*", "a/**/z*", "a/b/[xy].txt", "to_b/*", "none/*", "a/b"]
+    "pattern",
+    ["*", "*.txt", "a/*", "*/*", "**/*.txt", "**/y*", "a/**/z*", "a/b/[xy].txt", "to_b/*", "none/*", "a/b"],
 )
 def test_globs_are_those_of_pathlib(both, pattern):
     inside, host = both

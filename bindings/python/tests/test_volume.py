@@ -121,7 +121,11 @@ def test_free_extents_of_an_image_are_those_of_the_command_line(image, command_l
     said = subprocess.run([command_line, "freefrag", "--json", image], capture_output=True, check=True)
     said = json.loads(said.stdout)
     free = hectare.freefrag(image)
-    assert (free.extents, free.blocks, free.block_size) == (said["extents"], said["blocks"], said["block_size"])
+    assert (free.extents, free.blocks, free.block_size) == (
+        said["extents"],
+        said["blocks"],
+        said["block_size"],
+    )
 
 
 def test_a_damaged_volume_is_reported_as_data(image):

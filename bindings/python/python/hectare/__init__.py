@@ -11,12 +11,13 @@
     assert hectare.check("disk.img").clean
     hectare.build(["rootfs/"], "rootfs.img", size="min")
 
-Paths are those of the volume: separated by slashes, from its root (with or without a slash in front), as `str`,
-`bytes` or `pathlib.PurePosixPath`. Names that are not UTF-8 come as surrogate escapes, as in `os`. Symbolic links
-are followed inside the volume only. No permissions are checked.
+Paths are those of the volume: separated by slashes, from its root (with or without a slash in front), as
+`str`, `bytes` or `pathlib.PurePosixPath`. Names that are not UTF-8 come as surrogate escapes, as in `os`.
+Symbolic links are followed inside the volume only. No permissions are checked.
 
-Errors are `OSError` with `errno` and `filename`, so `FileNotFoundError` and its like are raised where `os` raises
-them. What is closed raises `ValueError`. The interpreter's lock is released in every call that reads or writes.
+Errors are `OSError` with `errno` and `filename`, so `FileNotFoundError` and its like are raised where `os`
+raises them. What is closed raises `ValueError`. The interpreter's lock is released in every call that reads
+or writes.
 """
 
 from ._files import VolumeFile

@@ -16,8 +16,8 @@ BUFFER_SIZE = 128 * 1024
 class VolumeFile(io.RawIOBase):
     """An open regular file of a volume: unbuffered, with one position.
 
-    `Volume.open` wraps it in the classes of `io`, as the built-in `open` does. It may be used by several threads;
-    `pread` and `pwrite` leave the position alone. It has no file descriptor: `fileno` raises.
+    `Volume.open` wraps it in the classes of `io`, as the built-in `open` does. It may be used by several
+    threads; `pread` and `pwrite` leave the position alone. It has no file descriptor: `fileno` raises.
     """
 
     def __init__(self, native: _native.File, name: Any, flags: str, volume: object) -> None:

@@ -23,19 +23,22 @@ def open(
     owner: tuple[int, int] = (0, 0),
     direct: bool = False,
 ) -> Volume:
-    """Opens the volume in a file or on a block device, for reading (`"r"`) or for reading and writing (`"rw"`).
+    """Opens the volume in a file or on a block device, for reading (`"r"`) or for both (`"rw"`).
 
     The image is locked: against other programs' writing if it is opened for reading, else against any use. A
-    journal that must be replayed is, in memory only if the volume is opened for reading. `owner` (user and group)
+    journal that must be replayed is, in memory only if the volume is opened for reading. `owner` (uid, gid)
     owns what is made. `direct` reads and writes the image past the host's page cache.
 
-    Use it in a `with` statement, or call `Volume.close`: what was not closed is closed when the interpreter ends.
+    Use it in a `with` statement, or call `Volume.close`: what was not closed is closed when the interpreter
+    ends.
 
     Raises `OSError` if there is no such file, it is in use, or it holds no volume that can be opened.
     """
     if mode not in ("r", "rw"):
         raise ValueError(f"invalid mode: {mode!r}: 'r' or 'rw' is meant")
-    return Volume(_native.Volume(os.fspath(image), mode == "rw", tuple(owner), direct), os.fspath(image))
+    return Volume(
+        _native.Volume(os.fspath(image), mode == "rw", (owner[0], owner[1]), direct), os.fspath(image)
+    )
 
 
 def mkfs(
@@ -53,8 +56,8 @@ def mkfs(
 ) -> None:
     """Makes an empty volume of `size` bytes (or `"64M"`, ...) in a new file.
 
-    `features` are names as mke2fs has them, separated by commas; `^` before one leaves it out. What is not given
-    is as mke2fs chooses it. The file gets its name when it is complete; one that exists is an error
+    `features` are names as mke2fs has them, separated by commas; `^` before one leaves it out. What is not
+    given is as mke2fs chooses it. The file gets its name when it is complete; one that exists is an error
     (`FileExistsError`), unless `replace` is true.
     """
     size = _native.parse_size(size) if isinstance(size, str) else size
@@ -85,15 +88,15 @@ def build(
     """Makes an image that holds the sources: directories, tar archives, container images. Later ones win.
 
     A source is the path of a directory or an archive (plain, gzip, zstd, xz, bzip2), or `oci:DIR[:TAG]`,
-    `oci-archive:FILE[:TAG]`, `docker-archive:FILE[:TAG]`. `size` is `"min"`, bytes or `"2G"`; a tenth more than
-    the smallest if not given. `free` leaves this much free instead. `exclude` has patterns as in `.gitignore`.
-    `owner`, `(uid, gid)` or `"uid:gid"`, gets everything.
+    `oci-archive:FILE[:TAG]`, `docker-archive:FILE[:TAG]`. `size` is `"min"`, bytes or `"2G"`; a tenth more
+    than the smallest if not given. `free` leaves this much free instead. `exclude` has patterns as in
+    `.gitignore`. `owner`, `(uid, gid)` or `"uid:gid"`, gets everything.
 
-    With `source_date_epoch`, or `SOURCE_DATE_EPOCH` in the environment, the same sources give the same bytes: those
-    that `hectare build` makes.
+    With `source_date_epoch`, or `SOURCE_DATE_EPOCH` in the environment, the same sources give the same
+    bytes: those that `hectare build` makes.
 
-    Raises `FileNotFoundError` if a source is missing, `FileExistsError` if the image exists and `replace` is false,
-    and `OSError` if a source is damaged or the size too small (the text has one that is enough).
+    Raises `FileNotFoundError` if a source is missing, `FileExistsError` if the image exists and `replace`
+    is false, and `OSError` if a source is damaged or the size too small (the text has one that is enough).
     """
     listed = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     paths = [os.fspath(source) for source in listed]
@@ -118,10 +121,10 @@ def build(
 
 
 def check(image: HostPath) -> CheckReport:
-    """Whether the volume in a file is sound, as `e2fsck -fn` judges. Nothing is written, nor a journal replayed.
+    """Whether the volume in a file is sound, as `e2fsck -fn` judges. Nothing is written.
 
-    A broken volume is no error: the report has its problems. Raises `OSError` if the file can't be read, is in use
-    for writing, or holds no volume that can be checked.
+    A broken volume is no error: the report has its problems. Raises `OSError` if the file can't be read, is
+    in use for writing, or holds no volume that can be checked.
     """
     problems, count, notes, unchecked, counts = _native.check(os.fspath(image))
     return CheckReport(

@@ -1,7 +1,7 @@
 """Names: `str` outside, bytes inside.
 
-A name in ext4 is bytes, mostly UTF-8. What is not comes as lone surrogates, and goes back as the bytes that it was,
-whatever the locale.
+A name in ext4 is bytes, mostly UTF-8. What is not comes as lone surrogates, and goes back as the bytes that
+it was, whatever the locale.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def decode(name: bytes) -> str:
 def path_bytes(path: StrPath) -> bytes:
     """The bytes of a path in a volume.
 
-    Raises `TypeError` for what is no path, `ValueError` for one with NUL, `FileNotFoundError` for an empty one.
+    Raises `TypeError` for what is no path, `ValueError` for one with NUL, `FileNotFoundError` for an empty
+    one.
     """
     path = encode(os.fspath(path))
     if b"\0" in path:

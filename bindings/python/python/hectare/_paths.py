@@ -168,7 +168,7 @@ class VolumePath:
             yield self._with(PurePosixPath(path)), folders, others
 
     def glob(self, pattern: str) -> Iterator[VolumePath]:
-        """What matches a pattern: `*`, `?` and `[...]` in names, and `**` for any directories, links not followed."""
+        """What matches: `*`, `?` and `[...]` in names, `**` for any directories, links not followed."""
         parts = PurePosixPath(pattern).parts
         if not parts or parts[0] == "/":
             raise ValueError(f"unacceptable pattern: {pattern!r}: names, not from the root, are meant")
@@ -316,7 +316,10 @@ class VolumePath:
         kinds = {True: modes.S_IFDIR, False: modes.S_IFREG}
         try:
             return [
-                (entry.name, modes.S_IFLNK if entry.is_symlink() else kinds[entry.is_dir(follow_symlinks=False)])
+                (
+                    entry.name,
+                    modes.S_IFLNK if entry.is_symlink() else kinds[entry.is_dir(follow_symlinks=False)],
+                )
                 for entry in self.volume.scandir(self)
             ]
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What is reported, as dataclasses: `pandas.DataFrame(report.problems)` and `dataclasses.asdict` take them."""
+"""What is reported, as dataclasses: `pandas.DataFrame(report.problems)` takes them."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class _Scan(Iterator[DirEntry]):
 class Volume:
     """A volume that is open: see `hectare.open`. All methods may be called from any thread.
 
-    Closing it closes the files that it opened, too, and writes what their buffers hold. After a `fork` the child's
-    copy raises `RuntimeError` and writes nothing.
+    Closing it closes the files that it opened, too, and writes what their buffers hold. After a `fork` the
+    child's copy raises `RuntimeError` and writes nothing.
     """
 
     def __init__(self, native: _native.Volume, image: str) -> None:
@@ -241,7 +241,9 @@ class Volume:
         """The content of a file."""
         return self._native.read(self._bytes(path))
 
-    def read_text(self, path: StrPath | VolumePath, encoding: str = "utf-8", errors: str | None = None) -> str:
+    def read_text(
+        self, path: StrPath | VolumePath, encoding: str = "utf-8", errors: str | None = None
+    ) -> str:
         """The content of a text file; line ends become newlines."""
         with self.open(path, "r", -1, encoding, errors) as file:
             return file.read()
@@ -271,7 +273,7 @@ class Volume:
         self._native.truncate(self._bytes(path), length)
 
     def copy(self, source: StrPath | VolumePath, target: StrPath | VolumePath) -> int:
-        """Copies content and permissions of a file of this volume to another; holes stay holes. Returns the bytes."""
+        """Copies content and permissions of a file to another; holes stay holes. Returns the bytes."""
         return self._native.copy(self._bytes(source), self._bytes(target))
 
     def extents(self, path: StrPath | VolumePath) -> list[Extent]:
@@ -282,13 +284,13 @@ class Volume:
 
     def listdir(self, path: StrPath | VolumePath = "/") -> list[Any]:
         """The names in a directory, in no order: `bytes` if the path is, else `str`."""
-        names = [name for name, _, _ in self._native.list(self._bytes(path))]
+        names = [name for name, _, _ in self._native.entries(self._bytes(path))]
         return names if isinstance(path, bytes) else [decode(name) for name in names]
 
     def scandir(self, path: StrPath | VolumePath = "/") -> _Scan:
         """The entries of a directory, in no order."""
         above = decode(self._bytes(path))
-        found = self._native.list(self._bytes(path))
+        found = self._native.entries(self._bytes(path))
         base = above if above.endswith("/") else above + "/"
 
         def entries() -> Iterator[DirEntry]:
@@ -413,7 +415,7 @@ class Volume:
         return self.stat(path, follow_symlinks=False)
 
     def birthtime_ns(self, path: StrPath | VolumePath, *, follow_symlinks: bool = True) -> int | None:
-        """When the inode was made, in nanoseconds since 1970; `None` if the volume's inodes have no room for it."""
+        """When the inode was made, in nanoseconds since 1970; `None` if inodes have no room for it."""
         return self._native.stat(self._bytes(path), follow_symlinks)[1][3]
 
     def exists(self, path: StrPath | VolumePath) -> bool:
@@ -464,7 +466,9 @@ class Volume:
 
     # Extended attributes.
 
-    def getxattr(self, path: StrPath | VolumePath, name: str | bytes, *, follow_symlinks: bool = True) -> bytes:
+    def getxattr(
+        self, path: StrPath | VolumePath, name: str | bytes, *, follow_symlinks: bool = True
+    ) -> bytes:
         """The value of an extended attribute, such as `user.note`."""
         return self._native.getxattr(self._bytes(path), encode(name), follow_symlinks)
 
@@ -484,7 +488,9 @@ class Volume:
         """Sets an extended attribute; `flags` may be `os.XATTR_CREATE` or `os.XATTR_REPLACE`."""
         self._native.setxattr(self._bytes(path), encode(name), bytes(value), flags, follow_symlinks)
 
-    def removexattr(self, path: StrPath | VolumePath, name: str | bytes, *, follow_symlinks: bool = True) -> None:
+    def removexattr(
+        self, path: StrPath | VolumePath, name: str | bytes, *, follow_symlinks: bool = True
+    ) -> None:
         """Removes an extended attribute."""
         self._native.removexattr(self._bytes(path), encode(name), follow_symlinks)
 

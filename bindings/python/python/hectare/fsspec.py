@@ -6,9 +6,9 @@
     pandas.read_csv("ext4://data/a.csv", storage_options={"image": "disk.img"})
     frame.to_parquet("ext4://data/a.parquet", storage_options={"image": "disk.img", "writable": True})
 
-The image is open, and locked, while a file of it is open or an operation runs; in between, other programs may have
-it. `with filesystem:` keeps it open, which is faster for many small operations. For writing, `writable=True` is
-needed; a file that was closed is durable then.
+The image is open, and locked, while a file of it is open or an operation runs; in between, other programs
+may have it. `with filesystem:` keeps it open, which is faster for many small operations. For writing,
+`writable=True` is needed; a file that was closed is durable then.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import stat as modes
 import threading
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Any, Iterator
+from typing import Any, Iterator, cast
 
 from fsspec import open as open_url
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
+from ._files import VolumeFile
 from ._make import open as open_volume
 from ._volume import Volume
 
@@ -34,8 +35,8 @@ _KINDS = {modes.S_IFREG: "file", modes.S_IFDIR: "directory", modes.S_IFLNK: "lin
 class Ext4FileSystem(AbstractFileSystem):
     """The files of a volume. Paths are from its root.
 
-    `fo` or `image` is the image: a path, or an open `hectare.Volume`, which stays open. Behind `::` in a URL it may
-    be elsewhere if what is there gives a local file, as `simplecache::` does.
+    `fo` or `image` is the image: a path, or an open `hectare.Volume`, which stays open. Behind `::` in a
+    URL it may be elsewhere if what is there gives a local file, as `simplecache::` does.
     """
 
     protocol = "ext4"
@@ -229,9 +230,9 @@ class Ext4FileSystem(AbstractFileSystem):
             path = self._strip_protocol(path)
             if start is None and end is None:
                 return volume.read_bytes(path)
-            with volume.open(path, "rb", 0) as file:
+            with cast(VolumeFile, volume.open(path, "rb", 0)) as file:
                 size = file.seek(0, os.SEEK_END)
-                first, last, _ = slice(start, end).indices(size)
+                first, last, _step = slice(start, end).indices(size)
                 return file.pread(max(last - first, 0), first)
 
     def touch(self, path: str, truncate: bool = True, **_: Any) -> None:
@@ -292,7 +293,9 @@ class Ext4FileSystem(AbstractFileSystem):
                 else:
                     raise IsADirectoryError(errno.EISDIR, "use recursive=True for directories", one)
 
-    def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **_: Any) -> None:
+    def mv(
+        self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **_: Any
+    ) -> None:
         with self._changed(path1) as volume:
             volume.rename(self._strip_protocol(path1), self._strip_protocol(path2))
 
