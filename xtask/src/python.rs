@@ -1,10 +1,12 @@
 //! `cargo xtask python`: the tests of the Python package, on the wheel that users would install.
 //!
 //! It makes a new environment in `target/python`, builds the wheel there by maturin, installs both and runs
-//! pytest. What the machine lacks (an interpreter, maturin, pandas) is skipped, by name and counted: [`Outcome`]
-//! has what `make test` adds to its totals. The wheel is not optimised; speed is `bench_read.py`'s.
+//! pytest. What the machine lacks (an interpreter, maturin, pandas) is skipped, by name and counted:
+//! [`Outcome`] has what `make test` adds to its totals. The wheel is not optimised; speed is
+//! `bench_read.py`'s.
 //!
-//! pytest writes its outcomes into a file, a line each (`tests/conftest.py`): nothing is read from its screen.
+//! pytest writes its outcomes into a file, a line each (`tests/conftest.py`): nothing is read from its
+//! screen.
 
 use crate::steps::{built_command, quiet, root, shown, target_folder};
 use hectare_oracle::skip::REQUIRE_ALL;
