@@ -3,7 +3,9 @@
 import csv
 import io
 import os
+import sys
 import threading
+import time
 import zipfile
 
 import pytest
@@ -160,21 +162,38 @@ def test_threads_write_files_of_their_own_and_read_one(volume):
         assert volume.read_bytes(f"/t{number}") == bytes([number]) * 150_000
 
 
-def test_other_threads_run_while_a_file_is_read(volume):
-    volume.write_bytes("/big", bytes(32 << 20))
-    ticks, done = [0], threading.Event()
+def others_run_during(call):
+    """Whether another thread ran in the middle of a call, in one of some tries."""
+    stamps, done = [], threading.Event()
 
-    def count():
+    def stamp():
         while not done.is_set():
-            ticks[0] += 1
+            stamps.append(time.perf_counter())
 
-    counter = threading.Thread(target=count)
-    counter.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    other = threading.Thread(target=stamp)
+    other.start()
     try:
-        for _ in range(3):
-            volume.read_bytes("/big")
-            volume.sync()
+        for _ in range(50):
+            stamps.clear()
+            start = time.perf_counter()
+            call()
+            quarter = (time.perf_counter() - start) / 4
+            if any(start + quarter < at < start + 3 * quarter for at in list(stamps)):
+                return True
+        return False
     finally:
         done.set()
-        counter.join()
-    assert ticks[0] > 0
+        other.join()
+        sys.setswitchinterval(interval)
+
+
+def test_other_threads_run_while_files_are_read_and_written(volume):
+    content = bytes(32 << 20)
+    assert others_run_during(lambda: volume.write_bytes("/big", content))
+    assert others_run_during(lambda: volume.read_bytes("/big"))
+    with volume.open("/big", "rb", buffering=0) as file:
+        into = bytearray(32 << 20)
+        assert others_run_during(lambda: file.pread(32 << 20, 0))
+        assert others_run_during(lambda: file.seek(0) or file.readinto(into))
