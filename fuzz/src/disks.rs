@@ -154,7 +154,7 @@ fn made(new: New, seals: Vec<Seal>) -> Disk {
     let file = FileOptions::new().write(true).open(&path).expect("it can be opened again");
     {
         let disk =
-            hectare_disk::create(&file, Path::new(&path), new, Bytes::mib(5), [7; 16]).expect("it fits");
+            hectare_disk::create(file, Path::new(&path), new, Bytes::mib(5), [7; 16]).expect("it fits");
         disk.write_at(Bytes::kib(100), &[0xaa; 1000]).expect("memory takes it");
         disk.flush().expect("memory takes it");
     }

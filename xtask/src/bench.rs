@@ -242,7 +242,7 @@ fn built(given: Option<&Path>) -> Option<PathBuf> {
     if let Some(given) = given {
         return Some(given.to_owned());
     }
-    let built = shown(cargo().args(["build", "--release", "--package", "hectare"]));
+    let built = shown(cargo().args(["build", "--release", "--package", "hectare-cli"]));
     built.then(|| target_folder().join("release/hectare"))
 }
 

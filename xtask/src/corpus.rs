@@ -62,7 +62,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         eprintln!("{USAGE}");
         return false;
     };
-    shown(cargo().args(["build", "--quiet", "--package", "hectare"]))
+    shown(cargo().args(["build", "--quiet", "--package", "hectare-cli"]))
         && went_well("corpus", all(Path::new(folder)))
 }
 

@@ -14,7 +14,7 @@ const IMAGE: &str = "out/demo.img";
 /// Runs the demonstration; returns whether every step succeeded.
 pub(crate) fn run() -> bool {
     setup::for_demo();
-    if !shown(cargo().args(["build", "--release", "--package", "hectare"])) {
+    if !shown(cargo().args(["build", "--release", "--package", "hectare-cli"])) {
         return false;
     }
     if let Err(error) = fresh_output() {

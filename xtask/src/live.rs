@@ -37,7 +37,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         }
     };
     setup::run();
-    if !shown(cargo().args(["build", "--package", "hectare"])) {
+    if !shown(cargo().args(["build", "--package", "hectare-cli"])) {
         return false;
     }
     let drawn = draw(Duration::from_secs(seconds));

@@ -99,7 +99,7 @@ impl Copy {
         let copy = Self { source: folder.join("source"), target: folder.join("target") };
         let _ = fs::remove_dir_all(&copy.source); // of the last run
         fs::create_dir_all(&copy.source).map_err(|error| format!("{}: {error}", copy.source.display()))?;
-        for part in ["Cargo.toml", "Cargo.lock", "crates", "xtask", "fuzz"] {
+        for part in ["Cargo.toml", "Cargo.lock", "bindings", "crates", "xtask", "fuzz"] {
             copy_all(&root().join(part), &copy.source.join(part))?;
         }
         Ok(copy)

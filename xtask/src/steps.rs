@@ -53,8 +53,14 @@ pub(crate) fn went_well(job: &str, result: Result<(), String>) -> bool {
 /// Builds the binary `hectare`, with all optimisations if `released`. Returns where it is.
 pub(crate) fn built(released: bool) -> Option<PathBuf> {
     let (profile, folder): (&[&str], _) = if released { (&["--release"], "release") } else { (&[], "debug") };
-    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare"]).args(profile));
+    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare-cli"]).args(profile));
     done.then(|| target_folder().join(folder).join("hectare"))
+}
+
+/// Builds the command `hectare` as tests have it, with the lab. Returns where it is.
+pub(crate) fn built_command() -> Option<PathBuf> {
+    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare-cli"]));
+    done.then(|| target_folder().join("debug/hectare"))
 }
 
 /// The output of a command, if it ran and succeeded.

@@ -9,7 +9,7 @@
 //! ones ([`EXPLORERS`]).
 
 use crate::steps::{cargo, quiet, shown, target_folder};
-use crate::{setup, tidy};
+use crate::{python, setup, tidy};
 use hectare_oracle::skip::{self, Extent, LOG, Record};
 use hectare_oracle::tool::line_of;
 use std::collections::BTreeSet;
@@ -56,6 +56,7 @@ pub(crate) fn run() -> bool {
     }
     let records = skip::parse(&std::fs::read_to_string(&log).unwrap_or_default());
     tally.take_skips(&records);
+    tally.take_python(python::outcome());
     hectare_oracle::scratch::sweep();
     tally.print();
     tally.failed.is_empty()
@@ -65,7 +66,7 @@ pub(crate) fn run() -> bool {
 /// which nothing else builds.
 fn lints() -> bool {
     let lint = |what: &[&str]| shown(cargo().arg("clippy").args(what).args(["--", "-D", "warnings"]));
-    lint(&["--workspace", "--all-targets"]) && lint(&["--package", "hectare", "--no-default-features"])
+    lint(&["--workspace", "--all-targets"]) && lint(&["--package", "hectare-cli", "--no-default-features"])
 }
 
 /// Tests under an explorer: what to build, and which tests. An explorer's lock works only inside its run, so
@@ -165,6 +166,12 @@ impl Tally {
         for record in records {
             self.skip(&record.test, &record.reason);
         }
+    }
+
+    fn take_python(&mut self, outcome: python::Outcome) {
+        self.passed += outcome.passed;
+        self.failed.extend(outcome.failed);
+        self.skipped.extend(outcome.skipped);
     }
 
     fn print(&self) {

@@ -8,7 +8,7 @@
 //! | a module opens with a `//!` essay, is declared by its parent, is not called `mod.rs` | [`modules`] |
 //! | a file has at most 900 lines (a warning from 600), a line 110 characters | [`text`] |
 //! | no banned words, no path of a developer's machine, ASCII in sources | [`text`] |
-//! | `unsafe` in the device, fuse and C API crates only; no unexplained unwrapping outside tests | [`code`] |
+//! | `unsafe` in the device and fuse crates and the bindings only; no unexplained unwrapping | [`code`] |
 //! | locks of the standard library in `sync.rs` only, so that schedules can be tested | [`code`] |
 //! | dependencies have an allowed licence and source, none is banned (`deny.toml`) | [`supply`] |
 //! | the changelog has its form | [`changelog`] |

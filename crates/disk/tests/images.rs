@@ -245,8 +245,7 @@ fn a_vhd_whose_footer_is_lost_is_read_by_the_copy() {
 fn changed(path: &Path, at: u64, bytes: &[u8]) -> hectare_disk::Result<Arc<dyn Device>> {
     let file =
         FileOptions::new().write(true).exclusive(true).create(path, Bytes::ZERO, Overwrite::Replace).unwrap();
-    drop(create(&file, path, New::Qcow2, Bytes::mib(5), [0; 16]).unwrap());
-    drop(file);
+    drop(create(file, path, New::Qcow2, Bytes::mib(5), [0; 16]).unwrap());
     let file = File::options().write(true).open(path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, bytes, at).unwrap();
     opened(path, true, Backing::Beside)

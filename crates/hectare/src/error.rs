@@ -57,7 +57,7 @@ impl Error {
 
     /// An error of the host's.
     pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
-        let errno = cause.raw_os_error().unwrap_or(EIO);
+        let errno = cause.raw_os_error().unwrap_or_else(|| errno_of(cause.kind()));
         Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
     }
 
@@ -84,6 +84,17 @@ const EIO: i32 = 5;
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 const EILSEQ: i32 = 84;
+
+/// The number of Linux's for an error that has only a kind, because the host did not raise it.
+fn errno_of(kind: io::ErrorKind) -> i32 {
+    match kind {
+        io::ErrorKind::NotFound => 2,
+        io::ErrorKind::PermissionDenied => 13,
+        io::ErrorKind::AlreadyExists => 17,
+        io::ErrorKind::InvalidInput => EINVAL,
+        _ => EIO,
+    }
+}
 
 /// The kind of an error with this number of Linux's.
 #[cfg(target_os = "linux")]
@@ -162,6 +173,13 @@ impl From<hectare_device::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regression_a_file_that_exists_has_its_number() {
+        let exists = io::Error::new(io::ErrorKind::AlreadyExists, "the file exists");
+        assert_eq!(Error::of_host("disk.img", exists).errno(), 17);
+        assert_eq!(Error::of_host("disk.img", io::Error::other("odd")).errno(), EIO);
+    }
 
     #[test]
     fn an_error_names_its_file_and_becomes_one_of_std() {

@@ -150,7 +150,7 @@ fn one_run(seed: u64, folder: &Path, oracle: Option<&Oracle>) -> Told<Outcome> {
         unflushed_max: if random.below(3) == 0 { 64 << 10 } else { 64 << 20 },
         ..Options::default()
     };
-    let address = Address { place: Place::Unix(folder.join("front")), export: b"vol".to_vec() };
+    let address = Address { place: Place::Unix(folder.join("front")), export: b"vol".to_vec(), tls: None };
     let client = Arc::new(NbdDevice::open(&address, &options).map_err(told)?);
     let device: Arc<dyn Device> = match random.below(2) {
         0 => Arc::clone(&client) as _,

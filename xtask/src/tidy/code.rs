@@ -5,7 +5,8 @@
 
 use super::{Finding, Source};
 
-const UNSAFE_CRATES: [&str; 3] = ["device", "fuse", "capi"];
+/// The bindings lend memory of another language.
+const UNSAFE_CRATES: [&str; 4] = ["device", "fuse", "capi", "bindings"];
 /// Development tools, whose threads no schedule test explores, and the device layer below the facade.
 const LOCK_CRATES: [&str; 3] = ["oracle", "xtask", "device"];
 const UNWRAP: &str = concat!(".unw", "rap()");
@@ -21,7 +22,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
             findings.push(Finding::error(
                 source,
                 number,
-                "unsafe code outside the device, fuse and capi crates",
+                "unsafe code outside the device, fuse and capi crates and the bindings",
             ));
         }
         if number < first_test {

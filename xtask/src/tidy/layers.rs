@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 32] = [
+const LAYERS: [&str; 33] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -41,6 +41,7 @@ const LAYERS: [&str; 32] = [
     "hectare",
     "hectare-capi",
     "hectare-cli",
+    "hectare-python",
 ];
 const ORACLE: &str = "hectare-oracle";
 /// Those that no layer uses, and that may use any.

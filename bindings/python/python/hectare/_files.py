@@ -1,0 +1,181 @@
+"""Open files, as `io` has them."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import IO, TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from . import _native
+
+# Of a buffered file. Larger than io's: a read of the image costs more than one of a host's file.
+BUFFER_SIZE = 128 * 1024
+
+
+class VolumeFile(io.RawIOBase):
+    """An open regular file of a volume: unbuffered, with one position.
+
+    `Volume.open` wraps it in the classes of `io`, as the built-in `open` does. It may be used by several
+    threads; `pread` and `pwrite` leave the position alone. It has no file descriptor: `fileno` raises.
+    """
+
+    def __init__(self, native: _native.File, name: Any, flags: str, volume: object) -> None:
+        super().__init__()
+        self._native = native
+        self._volume = volume  # which would close, and this file with it, if nobody had it any more
+        self.on_close: Callable[[], object] | None = None
+        self._flags = flags
+        self.name = name
+
+    @property
+    def mode(self) -> str:
+        """As that of `io.FileIO`."""
+        if "a" in self._flags:
+            return "ab+" if "r" in self._flags else "ab"
+        if "x" in self._flags:
+            return "xb+" if "r" in self._flags else "xb"
+        if "w" in self._flags:
+            return "rb+" if "r" in self._flags else "wb"
+        return "rb"
+
+    def readable(self) -> bool:
+        """Whether it was opened for reading."""
+        self._check_open()
+        return "r" in self._flags
+
+    def writable(self) -> bool:
+        """Whether it was opened for writing."""
+        self._check_open()
+        return "w" in self._flags or "a" in self._flags
+
+    def seekable(self) -> bool:
+        """Always."""
+        self._check_open()
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads into a buffer; returns the bytes, fewer than fit at the end of the file only."""
+        self._check_readable()
+        return self._native.read_into(buffer)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Reads up to `size` bytes, or to the end."""
+        if size is None or size < 0:
+            return self.readall()
+        self._check_readable()
+        return self._native.read(size)
+
+    def readall(self) -> bytes:
+        """Reads to the end."""
+        self._check_readable()
+        return self._native.readall()
+
+    def write(self, data: Any) -> int:
+        """Writes a buffer; returns the bytes, fewer than given if the volume is full only."""
+        self._check_writable()
+        return self._native.write(data)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Reads up to `size` bytes at `offset`, as `os.pread`."""
+        self._check_readable()
+        return self._native.pread(size, offset)
+
+    def pwrite(self, data: Any, offset: int) -> int:
+        """Writes a buffer at `offset`, as `os.pwrite`."""
+        self._check_writable()
+        return self._native.pwrite(data, offset)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves the position; `os.SEEK_DATA` and `os.SEEK_HOLE` are understood."""
+        self._check_open()
+        return self._native.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The position."""
+        return self.seek(0, os.SEEK_CUR)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Makes the file `size` bytes long, or as long as the position says."""
+        self._check_writable()
+        size = self.tell() if size is None else size
+        if size < 0:
+            raise ValueError("a size is not negative")
+        self._native.truncate(size)
+        return size
+
+    def sync(self) -> None:
+        """Makes content and metadata durable, as `os.fsync`."""
+        self._check_open()
+        self._native.sync()
+
+    def close(self) -> None:
+        """Closes it, and reports whether everything was written. Makes nothing durable: see `sync`."""
+        if self.closed:
+            return
+        try:
+            super().close()
+        finally:
+            try:
+                self._native.close()
+            finally:
+                after, self.on_close = self.on_close, None
+                if after is not None:
+                    after()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
+
+    def _check_readable(self) -> None:
+        if not self.readable():
+            raise io.UnsupportedOperation("File not open for reading")
+
+    def _check_writable(self) -> None:
+        if not self.writable():
+            raise io.UnsupportedOperation("File not open for writing")
+
+
+def flags_of(mode: str) -> tuple[str, bool]:
+    """What a mode of the built-in `open` means: the native half's letters, and whether it is for text."""
+    letters = set(mode)
+    if letters - set("rwaxbt+") or len(mode) > len(letters):
+        raise ValueError(f"invalid mode: {mode!r}")
+    if "t" in letters and "b" in letters:
+        raise ValueError("can't have text and binary mode at once")
+    kinds = letters & set("rwax")
+    if len(kinds) != 1:
+        raise ValueError("must have exactly one of create/read/write/append mode")
+    flags = {"r": "r", "w": "wtc", "a": "ac", "x": "wx"}[kinds.pop()]
+    if "+" in letters:
+        flags += "w" if flags == "r" else "r"
+    return flags, "b" not in letters
+
+
+def wrapped(
+    raw: VolumeFile,
+    flags: str,
+    text: bool,
+    buffering: int,
+    encoding: str | None,
+    errors: str | None,
+    newline: str | None,
+) -> IO[Any]:
+    """A raw file in the classes of `io`, as the built-in `open` chooses them."""
+    if text and buffering == 0:
+        raise ValueError("can't have unbuffered text I/O")
+    if not text and (encoding is not None or errors is not None or newline is not None):
+        raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
+    if buffering == 0:
+        return raw  # type: ignore[return-value]
+    size = buffering if buffering > 1 else BUFFER_SIZE
+    buffered: Any
+    if "r" in flags and ("w" in flags or "a" in flags):
+        buffered = io.BufferedRandom(raw, size)
+    elif "r" in flags:
+        buffered = io.BufferedReader(raw, size)
+    else:
+        buffered = io.BufferedWriter(raw, size)
+    if not text:
+        return buffered
+    return io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline, line_buffering=buffering == 1)

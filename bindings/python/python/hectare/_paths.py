@@ -1,0 +1,328 @@
+"""Paths of a volume, as `pathlib` has those of the host."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import stat as modes
+from pathlib import PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, Iterator, Union
+
+from ._names import StrPath, decode, path_bytes
+
+if TYPE_CHECKING:
+    from ._volume import Volume
+
+_Part = Union[str, "os.PathLike[str]", "VolumePath"]
+
+
+class VolumePath:
+    """A path of a volume: always from its root.
+
+    It is no `os.PathLike`: the built-in `open` would take it for the path of a file of the host.
+    """
+
+    __slots__ = ("_pure", "volume")
+
+    def __init__(self, volume: Volume, path: StrPath | VolumePath = "/") -> None:
+        self.volume = volume
+        text = str(path) if isinstance(path, VolumePath) else decode(path_bytes(path))
+        self._pure = PurePosixPath("/" + text.lstrip("/"))
+
+    # What needs no look at the volume.
+
+    def __str__(self) -> str:
+        return str(self._pure)
+
+    def __repr__(self) -> str:
+        return f"VolumePath({self.volume.image!r}, {str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, VolumePath):
+            return NotImplemented
+        return self.volume is other.volume and self._pure == other._pure
+
+    def __lt__(self, other: VolumePath) -> bool:
+        if not isinstance(other, VolumePath):
+            return NotImplemented
+        return self._pure < other._pure
+
+    def __hash__(self) -> int:
+        return hash((id(self.volume), self._pure))
+
+    def __truediv__(self, other: _Part) -> VolumePath:
+        return self.joinpath(other)
+
+    def joinpath(self, *others: _Part) -> VolumePath:
+        """This path with others behind it; one from the root replaces what is before it."""
+        parts = [str(other) if isinstance(other, VolumePath) else other for other in others]
+        return self._with(self._pure.joinpath(*parts))
+
+    def as_posix(self) -> str:
+        """The path as `str`."""
+        return str(self)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The root and the names."""
+        return self._pure.parts
+
+    @property
+    def name(self) -> str:
+        """The last name; empty of the root."""
+        return self._pure.name
+
+    @property
+    def stem(self) -> str:
+        """The last name without its suffix."""
+        return self._pure.stem
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the last name, with its dot."""
+        return self._pure.suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """All suffixes of the last name."""
+        return self._pure.suffixes
+
+    @property
+    def parent(self) -> VolumePath:
+        """The directory that it is in; the root's is itself."""
+        return self._with(self._pure.parent)
+
+    @property
+    def parents(self) -> list[VolumePath]:
+        """The directories above it, the nearest first."""
+        return [self._with(above) for above in self._pure.parents]
+
+    def with_name(self, name: str) -> VolumePath:
+        """The same path with another last name."""
+        return self._with(self._pure.with_name(name))
+
+    def with_stem(self, stem: str) -> VolumePath:
+        """The same path with another last name before its suffix."""
+        return self._with(self._pure.with_stem(stem))
+
+    def with_suffix(self, suffix: str) -> VolumePath:
+        """The same path with another suffix."""
+        return self._with(self._pure.with_suffix(suffix))
+
+    def relative_to(self, other: _Part) -> PurePosixPath:
+        """The rest of the path, from `other` on."""
+        return self._pure.relative_to(str(other))
+
+    def is_relative_to(self, other: _Part) -> bool:
+        """Whether it is `other` or below."""
+        return self._pure.is_relative_to(str(other))
+
+    def match(self, pattern: str) -> bool:
+        """Whether it matches a pattern, as `pathlib.PurePath.match`."""
+        return self._pure.match(pattern)
+
+    def is_absolute(self) -> bool:
+        """Always."""
+        return True
+
+    # What is there.
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """What the inode says."""
+        return self.volume.stat(self, follow_symlinks=follow_symlinks)
+
+    def lstat(self) -> os.stat_result:
+        """As `stat`, of a symbolic link itself."""
+        return self.volume.lstat(self)
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether there is something."""
+        return self.volume.exists(self) if follow_symlinks else self.volume.lexists(self)
+
+    def is_dir(self) -> bool:
+        """Whether it is a directory, or a link to one."""
+        return self.volume.isdir(self)
+
+    def is_file(self) -> bool:
+        """Whether it is a regular file, or a link to one."""
+        return self.volume.isfile(self)
+
+    def is_symlink(self) -> bool:
+        """Whether it is a symbolic link."""
+        return self.volume.islink(self)
+
+    def samefile(self, other: _Part) -> bool:
+        """Whether both lead to the same inode."""
+        there = other if isinstance(other, VolumePath) else self._with(PurePosixPath("/", other))
+        return os.path.samestat(self.stat(), there.stat())
+
+    def iterdir(self) -> Iterator[VolumePath]:
+        """What is in the directory, in no order."""
+        for name in self.volume.listdir(self):
+            yield self._with(self._pure / name)
+
+    def walk(self, top_down: bool = True) -> Iterator[tuple[VolumePath, list[str], list[str]]]:
+        """As `Volume.walk`, links not followed."""
+        for path, folders, others in self.volume.walk(self, top_down):
+            yield self._with(PurePosixPath(path)), folders, others
+
+    def glob(self, pattern: str) -> Iterator[VolumePath]:
+        """What matches: `*`, `?` and `[...]` in names, `**` for any directories, links not followed."""
+        parts = PurePosixPath(pattern).parts
+        if not parts or parts[0] == "/":
+            raise ValueError(f"unacceptable pattern: {pattern!r}: names, not from the root, are meant")
+        found: set[VolumePath] = set()
+        for path in self._select(parts):
+            if path not in found:
+                found.add(path)
+                yield path
+
+    def rglob(self, pattern: str) -> Iterator[VolumePath]:
+        """As `glob` with `**/` before the pattern."""
+        return self.glob("**/" + pattern)
+
+    def resolve(self, strict: bool = False) -> VolumePath:
+        """The path without links, `.` and `..`; as far as it exists, unless `strict`."""
+        try:
+            return self._with(PurePosixPath(self.volume.realpath(str(self))))
+        except FileNotFoundError:
+            if strict or self == self.parent:
+                raise
+            above = self.parent.resolve()
+            return above.parent if self.name == ".." else above / self.name
+
+    def readlink(self) -> PurePosixPath:
+        """Where the symbolic link leads."""
+        return PurePosixPath(self.volume.readlink(str(self)))
+
+    # Content.
+
+    def open(
+        self,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """Opens it; see `Volume.open`."""
+        return self.volume.open(self, mode, buffering, encoding, errors, newline)
+
+    def read_bytes(self) -> bytes:
+        """The content."""
+        return self.volume.read_bytes(self)
+
+    def read_text(self, encoding: str = "utf-8", errors: str | None = None) -> str:
+        """The content of a text file."""
+        return self.volume.read_text(self, encoding, errors)
+
+    def write_bytes(self, data: Any) -> int:
+        """Makes the file, or replaces its content."""
+        return self.volume.write_bytes(self, data)
+
+    def write_text(
+        self, text: str, encoding: str = "utf-8", errors: str | None = None, newline: str | None = None
+    ) -> int:
+        """Makes the text file, or replaces its content."""
+        return self.volume.write_text(self, text, encoding, errors, newline)
+
+    # Changes.
+
+    def touch(self, mode: int = 0o644, exist_ok: bool = True) -> None:
+        """Makes an empty file, or sets the times of what is there to now."""
+        try:
+            self.volume.open(self, "xb", 0, permissions=mode).close()
+        except FileExistsError:
+            if not exist_ok:
+                raise
+            self.volume.utime(self)
+
+    def mkdir(self, mode: int = 0o755, parents: bool = False, exist_ok: bool = False) -> None:
+        """Makes a directory; with `parents` those above it, too."""
+        if parents:
+            self.volume.makedirs(self, mode, exist_ok)
+            return
+        try:
+            self.volume.mkdir(self, mode)
+        except FileExistsError:
+            if not (exist_ok and self.is_dir()):
+                raise
+
+    def rmdir(self) -> None:
+        """Removes the empty directory."""
+        self.volume.rmdir(self)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Removes the name, which is no directory's."""
+        try:
+            self.volume.remove(self)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def rename(self, target: _Part) -> VolumePath:
+        """Gives it another name; returns that. A relative one is from the root."""
+        there = target if isinstance(target, VolumePath) else self._with(PurePosixPath("/", target))
+        self.volume.rename(self, there)
+        return there
+
+    replace = rename
+
+    def symlink_to(self, target: _Part) -> None:
+        """Makes it a symbolic link that leads to `target`."""
+        self.volume.symlink(target, self)
+
+    def hardlink_to(self, target: _Part) -> None:
+        """Makes it another name of `target`."""
+        self.volume.link(target, self)
+
+    def chmod(self, mode: int) -> None:
+        """Changes the permissions; a link is followed."""
+        self.volume.chmod(self, mode)
+
+    # Inside.
+
+    def _with(self, pure: PurePosixPath) -> VolumePath:
+        return VolumePath(self.volume, str(pure))
+
+    def _select(self, parts: tuple[str, ...]) -> Iterator[VolumePath]:
+        """What is below and matches."""
+        if not parts:
+            yield self
+            return
+        first, rest = parts[0], parts[1:]
+        if first == "**":
+            yield from self._select(rest)
+            for name, mode in self._children():
+                child = self / name
+                if modes.S_ISDIR(mode):
+                    yield from child._select(parts)
+                elif not rest:
+                    yield child
+        elif not any(letter in first for letter in "*?["):
+            child = self / first
+            if child.exists(follow_symlinks=False):
+                yield from child._select(rest)
+        else:
+            for name, mode in self._children():
+                child = self / name
+                leads_on = not rest or modes.S_ISDIR(mode) or (modes.S_ISLNK(mode) and child.is_dir())
+                if leads_on and fnmatch.fnmatchcase(name, first):
+                    yield from child._select(rest)
+
+    def _children(self) -> list[tuple[str, int]]:
+        """Names and the kinds of what is in it; nothing in what is no directory."""
+        kinds = {True: modes.S_IFDIR, False: modes.S_IFREG}
+        try:
+            return [
+                (
+                    entry.name,
+                    modes.S_IFLNK if entry.is_symlink() else kinds[entry.is_dir(follow_symlinks=False)],
+                )
+                for entry in self.volume.scandir(self)
+            ]
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return []
+            raise

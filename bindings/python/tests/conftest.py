@@ -1,0 +1,62 @@
+"""What the tests share: volumes, e2fsck, the command; and the record that `cargo xtask python` counts."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import hectare
+
+# e2fsck is there for administrators.
+TOOLS = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+def e2fsck_clean(image):
+    """Asserts that e2fsck finds nothing; says so if it is not installed."""
+    assert hectare.check(image).problems == []
+    tool = shutil.which("e2fsck", path=TOOLS)
+    if tool is None:
+        pytest.skip("e2fsck is not installed")
+    done = subprocess.run([tool, "-fn", str(image)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def image(tmp_path):
+    """A fresh volume of 64 MiB."""
+    path = tmp_path / "disk.img"
+    hectare.mkfs(path, "64M", label="tests")
+    return path
+
+
+@pytest.fixture
+def volume(image):
+    """A fresh volume, open for writing; e2fsck judges what is left of it."""
+    with hectare.open(image, "rw") as volume:
+        yield volume
+    e2fsck_clean(image)
+
+
+@pytest.fixture
+def command_line():
+    """The command `hectare` of this workspace."""
+    path = os.environ.get("HECTARE_COMMAND")
+    if not path or not Path(path).exists():
+        pytest.skip("HECTARE_COMMAND names no hectare command")
+    return path
+
+
+def pytest_runtest_logreport(report):
+    """Appends the outcome of a test, if HECTARE_PYTEST_RECORDS names a file: outcome, name, reason."""
+    records = os.environ.get("HECTARE_PYTEST_RECORDS")
+    skipped_early = report.when == "setup" and report.outcome == "skipped"
+    if not records or not (report.when == "call" or skipped_early or report.outcome == "failed"):
+        return
+    reason = report.longrepr[2] if report.outcome == "skipped" and isinstance(report.longrepr, tuple) else ""
+    line = "\t".join(
+        text.replace("\t", " ").replace("\n", " ") for text in (report.outcome, report.nodeid, reason)
+    )
+    with open(records, "a", encoding="utf-8") as file:
+        file.write(line + "\n")

@@ -1,0 +1,209 @@
+"""Errors are `OSError`s with what belongs to them; what is closed or forked raises and never crashes."""
+
+import errno
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+
+import hectare
+from conftest import e2fsck_clean
+
+
+@pytest.mark.parametrize(
+    "kind, call",
+    [
+        (FileNotFoundError, lambda v: v.read_bytes("/none")),
+        (FileNotFoundError, lambda v: v.listdir("/none")),
+        (FileNotFoundError, lambda v: v.stat("")),
+        (FileExistsError, lambda v: v.mkdir("/d")),
+        (NotADirectoryError, lambda v: v.listdir("/f")),
+        (NotADirectoryError, lambda v: v.stat("/f/x")),
+        (NotADirectoryError, lambda v: v.rmtree("/f")),
+        (IsADirectoryError, lambda v: v.open("/d", "rb")),
+        (IsADirectoryError, lambda v: v.remove("/d")),
+        (PermissionError, lambda v: v.link("/d", "/hard")),
+    ],
+)
+def test_errors_are_those_of_os(volume, kind, call):
+    volume.mkdir("/d")
+    volume.write_bytes("/f", b"")
+    with pytest.raises(kind):
+        call(volume)
+
+
+def test_errors_have_numbers_and_names(volume, image):
+    with pytest.raises(OSError) as failed:
+        volume.read_bytes("/no/such")
+    assert (failed.value.errno, failed.value.filename) == (errno.ENOENT, "/no/such")
+    assert "disk.img" in str(failed.value)
+    volume.makedirs("/d/e")
+    with pytest.raises(OSError) as failed:
+        volume.rmdir("/d")
+    assert failed.value.errno == errno.ENOTEMPTY
+    with pytest.raises(OSError) as failed:
+        volume.rename("/none", "/there")
+    assert (failed.value.filename, failed.value.filename2) == ("/none", "/there")
+    with pytest.raises(OSError) as failed:
+        volume.write_bytes("/" + "n" * 256, b"")
+    assert failed.value.errno == errno.ENAMETOOLONG
+    with pytest.raises(ValueError, match="null"):
+        volume.stat("/a\0b")
+    with pytest.raises(TypeError):
+        volume.stat(5)
+
+
+def test_a_full_volume_says_so(tmp_path):
+    image = tmp_path / "small.img"
+    hectare.mkfs(image, "2M")
+    with hectare.open(image, "rw") as volume:
+        with pytest.raises(OSError) as failed:
+            volume.write_bytes("/big", b"x" * (4 << 20))
+        assert failed.value.errno == errno.ENOSPC
+        with pytest.raises(OSError) as failed, volume.open("/big2", "wb") as file:
+            file.write(b"x" * (4 << 20))
+        assert failed.value.errno == errno.ENOSPC
+    e2fsck_clean(image)
+
+
+def test_volumes_for_reading_are_not_written(image):
+    with hectare.open(image) as volume:
+        for call in [
+            lambda: volume.write_bytes("/f", b""),
+            lambda: volume.mkdir("/d"),
+            lambda: volume.open("/f", "w"),
+            lambda: volume.chmod("/", 0o700),
+        ]:
+            with pytest.raises(OSError) as failed:
+                call()
+            assert failed.value.errno == errno.EROFS
+
+
+def test_images_that_can_t_be_opened(tmp_path, image):
+    with pytest.raises(FileNotFoundError) as failed:
+        hectare.open(tmp_path / "none.img")
+    assert failed.value.filename == str(tmp_path / "none.img")
+    (tmp_path / "zeros").write_bytes(bytes(1 << 20))
+    with pytest.raises(OSError):
+        hectare.open(tmp_path / "zeros")
+    with pytest.raises(ValueError):
+        hectare.open(image, "w")
+    with hectare.open(image, "rw"):
+        with pytest.raises(OSError) as failed:
+            hectare.open(image)
+        assert failed.value.errno == errno.EBUSY and failed.value.filename == str(image)
+        assert str(failed.value).count("disk.img") == 1
+    with hectare.open(image), hectare.open(image):
+        pass
+
+
+def test_what_is_closed_raises(image):
+    volume = hectare.open(image, "rw")
+    file = volume.open("/f", "wb", buffering=0)
+    path = volume.path("/f")
+    file.close()
+    file.close()
+    for call in [lambda: file.write(b"x"), lambda: file.seek(0), file.readable, lambda: file.truncate(0)]:
+        with pytest.raises(ValueError):
+            call()
+    volume.close()
+    volume.close()
+    assert volume.closed and "closed" in repr(volume)
+    calls = [volume.listdir, volume.sync, volume.space, path.read_bytes, path.open, lambda: volume.label]
+    for call in [*calls, volume.__enter__]:
+        with pytest.raises(ValueError):
+            call()
+    with hectare.open(image, "rw") as again:
+        assert again.read_bytes("/f") == b""
+    e2fsck_clean(image)
+
+
+def test_threads_that_use_what_another_closes_get_exceptions(image):
+    for _ in range(10):
+        volume = hectare.open(image, "rw")
+        volume.write_bytes("/f", bytes(200_000))
+        file = volume.open("/f", "rb", buffering=0)
+        wrong, started = [], threading.Barrier(5)
+
+        def work(volume=volume, file=file, wrong=wrong, started=started):
+            started.wait()
+            try:
+                while True:
+                    file.pread(100_000, 0)
+                    volume.stat("/f")
+                    volume.write_bytes(f"/{threading.get_ident()}", b"x" * 5000)
+            except (ValueError, OSError):
+                pass
+            except BaseException as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        volume.close()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+    e2fsck_clean(image)
+
+
+def test_a_forked_child_writes_nothing(image):
+    volume = hectare.open(image, "rw")
+    volume.write_bytes("/f", b"parent")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with pytest.raises(RuntimeError, match="fork"):
+                volume.write_bytes("/f", b"child")
+            del volume
+            gc.collect()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    volume.write_bytes("/g", b"still there")
+    volume.close()
+    with hectare.open(image) as volume:
+        assert volume.read_bytes("/f") == b"parent" and volume.read_bytes("/g") == b"still there"
+    e2fsck_clean(image)
+
+
+def test_what_was_not_closed_is_closed_with_a_warning(image):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        hectare.open(image, "rw").write_bytes("/f", b"x")
+        gc.collect()
+    assert [warning.category for warning in caught] == [ResourceWarning]
+    e2fsck_clean(image)
+
+
+def test_what_was_not_closed_is_closed_when_the_interpreter_ends(image):
+    program = (
+        "import sys, hectare\nv = hectare.open(sys.argv[1], 'rw')\nf = v.open('/f', 'w')\nf.write('kept')\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(image)], check=True)
+    with hectare.open(image) as volume:
+        assert volume.read_text("/f") == "kept"
+    e2fsck_clean(image)
+
+
+def test_volumes_are_not_pickled(volume):
+    with pytest.raises(TypeError):
+        pickle.dumps(volume)
+
+
+def test_paths_of_another_volume_are_refused(volume, tmp_path):
+    other = tmp_path / "other.img"
+    hectare.mkfs(other, "8M")
+    with hectare.open(other) as there, pytest.raises(OSError) as failed:
+        volume.read_bytes(there.path("/f"))
+    assert failed.value.errno == errno.EXDEV
+    with pytest.raises(TypeError):
+        open(volume.path("/f"))

@@ -1,0 +1,202 @@
+"""fsspec, and pandas and pyarrow by it."""
+
+import errno
+import pickle
+import subprocess
+
+import pytest
+
+import hectare
+from conftest import e2fsck_clean
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+
+
+@pytest.fixture
+def filled(image):
+    """An image with some files, closed."""
+    with hectare.open(image, "rw") as volume:
+        volume.makedirs("/etc/app")
+        volume.write_text("/etc/fstab", "one\ntwo\n")
+        volume.write_text("/etc/app/a.csv", "x,y\n1,2\n3,4\n")
+        volume.symlink("fstab", "/etc/link")
+        volume.symlink("nowhere", "/etc/broken")
+    return image
+
+
+def test_the_entry_point_registers_the_protocol():
+    from importlib.metadata import PackageNotFoundError, entry_points, version
+
+    try:
+        version("hectare")
+    except PackageNotFoundError:
+        pytest.skip("hectare is not installed: it runs from its sources")
+    found = [point for point in entry_points(group="fsspec.specs") if point.name == "ext4"]
+    assert [point.value for point in found] == ["hectare.fsspec:Ext4FileSystem"]
+    assert fsspec.get_filesystem_class("ext4").__module__ == "hectare.fsspec"
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    from hectare.fsspec import Ext4FileSystem
+
+    fsspec.register_implementation("ext4", Ext4FileSystem, clobber=True)
+
+
+def test_urls_of_all_forms_open_the_file(filled):
+    for url, options in [
+        ("ext4://etc/fstab", {"image": str(filled)}),
+        ("ext4:///etc/fstab", {"fo": str(filled)}),
+        (f"ext4:///etc/fstab::{filled}", {}),
+        (f"ext4://etc/fstab::file://{filled}", {}),
+        (f"ext4://etc/link::simplecache::file://{filled}", {}),
+    ]:
+        with fsspec.open(url, "r", **options) as file:
+            assert file.read() == "one\ntwo\n", url
+    with pytest.raises(ValueError, match="image"):
+        fsspec.open("ext4://etc/fstab").open()
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/disk.img", filled.read_bytes())
+    with pytest.raises(ValueError, match="simplecache"):
+        fsspec.open("ext4://etc/fstab::memory://disk.img").open()
+    with fsspec.open("ext4://etc/fstab::simplecache::memory://disk.img", "rb") as file:
+        assert file.read() == b"one\ntwo\n"
+
+
+def test_files_are_looked_at(filled):
+    fs = fsspec.filesystem("ext4", fo=str(filled))
+    assert fs.ls("/etc", detail=False) == ["/etc/app", "/etc/broken", "/etc/fstab", "/etc/link"]
+    assert fs.ls("etc/fstab")[0]["size"] == 8
+    kinds = {info["name"]: info["type"] for info in fs.ls("/etc")}
+    assert kinds == {
+        "/etc/app": "directory",
+        "/etc/broken": "link",
+        "/etc/fstab": "file",
+        "/etc/link": "file",
+    }
+    assert fs.info("/etc/link")["destination"] == "fstab" and fs.info("/etc/link")["islink"]
+    assert fs.find("/") == ["/etc/app/a.csv", "/etc/broken", "/etc/fstab", "/etc/link"]
+    assert fs.glob("/etc/**/*.csv") == ["/etc/app/a.csv"] and fs.glob("etc/f*") == ["/etc/fstab"]
+    assert (
+        fs.isdir("/etc") and fs.isfile("/etc/link") and not fs.exists("/none") and fs.lexists("/etc/broken")
+    )
+    assert fs.du("/etc/app") == 12
+    assert [top for top, _, _ in fs.walk("/etc")] == ["/etc", "/etc/app"]
+    assert fs.cat("/etc/fstab") == b"one\ntwo\n"
+    assert (
+        fs.cat_file("/etc/fstab", 1, 3),
+        fs.cat_file("/etc/fstab", -4),
+        fs.cat_file("/etc/fstab", 9, 20),
+    ) == (
+        b"ne",
+        b"two\n",
+        b"",
+    )
+    assert fs.head("/etc/fstab", 3) == b"one" and fs.tail("/etc/fstab", 4) == b"two\n"
+    assert fs.modified("/etc/fstab").year >= 2024 and fs.created("/etc/fstab").year >= 2024
+    with pytest.raises(FileNotFoundError):
+        fs.info("/none")
+    again = pickle.loads(pickle.dumps(fs))
+    assert again.cat("/etc/fstab") == b"one\ntwo\n"
+
+
+def test_files_are_written_and_durable_when_closed(filled, tmp_path):
+    reading = fsspec.filesystem("ext4", fo=str(filled))
+    for change in [
+        lambda: reading.open("/x", "wb"),
+        lambda: reading.rm("/etc/fstab"),
+        lambda: reading.mkdir("/d"),
+    ]:
+        with pytest.raises(OSError) as failed:
+            change()
+        assert failed.value.errno == errno.EROFS and "writable=True" in str(failed.value)
+    fs = fsspec.filesystem("ext4", fo=str(filled), writable=True)
+    with fs.open("/new", "wb") as file:
+        file.write(b"12345")
+    # Between operations other programs may have the image, and find everything.
+    e2fsck_clean(filled)
+    assert reading.cat("/new") == b"12345"
+    fs.pipe("/piped", b"p")
+    with fs.open("/piped", "ab") as file:
+        file.write(b"q")
+    with fs.open("/text", "w") as file:
+        file.write("\u00e9")
+    assert fs.cat("/piped") == b"pq" and fs.read_text("/text") == "\u00e9"
+    fs.mkdir("/d/e")
+    fs.makedirs("/d/e", exist_ok=True)
+    fs.cp("/new", "/d/e/copy")
+    fs.mv("/piped", "/d/moved")
+    fs.touch("/d/empty")
+    fs.cp("/d", "/copy", recursive=True)
+    assert fs.find("/copy") == ["/copy/e/copy", "/copy/empty", "/copy/moved"]
+    with pytest.raises(IsADirectoryError):
+        fs.rm("/copy")
+    fs.rm("/copy", recursive=True)
+    fs.rm("/d/e/c*")
+    assert not fs.exists("/copy") and fs.find("/d") == ["/d/empty", "/d/moved"]
+    (tmp_path / "host").mkdir()
+    fs.get("/etc", str(tmp_path / "host/etc"), recursive=False)
+    fs.get("/etc/app", str(tmp_path / "host"), recursive=True)
+    fs.put(str(tmp_path / "host"), "/", recursive=True)
+    assert fs.cat("/host/app/a.csv") == b"x,y\n1,2\n3,4\n"
+    with pytest.raises(NotImplementedError), fs.transaction:
+        fs.open("/x", "wb")
+    e2fsck_clean(filled)
+
+
+def test_a_context_keeps_the_image(filled):
+    with fsspec.filesystem("ext4", fo=str(filled), writable=True) as fs:
+        fs.pipe("/a", b"1")
+        with pytest.raises(OSError):
+            hectare.open(filled)
+        with fs.open("/b", "wb") as file:
+            file.write(b"2")
+        assert fs.cat(["/a", "/b"]) == {"/a": b"1", "/b": b"2"}
+    e2fsck_clean(filled)
+
+
+def test_an_open_volume_is_used_as_it_is(volume):
+    fs = fsspec.filesystem("ext4", fo=volume, skip_instance_cache=True)
+    fs.pipe("/a", b"1")
+    assert volume.read_bytes("/a") == b"1" and not volume.closed
+
+
+def test_pandas_reads_and_writes_csv(filled):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.read_csv("ext4://etc/app/a.csv", storage_options={"image": str(filled)})
+    assert frame.to_dict("list") == {"x": [1, 3], "y": [2, 4]}
+    assert pandas.read_csv(f"ext4:///etc/app/a.csv::{filled}").equals(frame)
+    options = {"image": str(filled), "writable": True}
+    frame.to_csv("ext4://out.csv.gz", index=False, storage_options=options)
+    assert pandas.read_csv("ext4://out.csv.gz", storage_options=options).equals(frame)
+    e2fsck_clean(filled)
+
+
+def test_pandas_and_pyarrow_read_and_write_parquet(filled):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    import pyarrow.dataset as datasets
+    import pyarrow.parquet as parquet
+
+    options = {"image": str(filled), "writable": True}
+    frame = pandas.DataFrame({"x": range(10_000), "y": [str(n) for n in range(10_000)]})
+    frame.to_parquet("ext4://data.parquet", storage_options=options)
+    read = pandas.read_parquet("ext4://data.parquet", storage_options={"image": str(filled)})
+    assert read.x.tolist() == frame.x.tolist() and read.y.tolist() == frame.y.tolist()
+    fs = fsspec.filesystem("ext4", fo=str(filled), writable=True)
+    assert parquet.read_table("/data.parquet", filesystem=fs, columns=["x"]).num_rows == 10_000
+    fs.mkdir("/parts")
+    table = parquet.read_table("/data.parquet", filesystem=fs)
+    parquet.write_to_dataset(table.slice(0, 100), "/parts", filesystem=fs)
+    parquet.write_to_dataset(table.slice(100, 200), "/parts", filesystem=fs)
+    assert datasets.dataset("/parts", filesystem=fs).count_rows() == 300
+    with hectare.open(filled) as volume, volume.open("/data.parquet", "rb") as file:
+        assert parquet.read_table(file).num_rows == 10_000
+    e2fsck_clean(filled)
+
+
+def test_the_command_line_reads_what_fsspec_wrote(filled, command_line):
+    with fsspec.open("ext4://out", "wb", image=str(filled), writable=True) as file:
+        file.write(b"from fsspec")
+    said = subprocess.run([command_line, "cat", f"{filled}:/out"], capture_output=True, check=True)
+    assert said.stdout == b"from fsspec"

@@ -1,0 +1,161 @@
+"""Volumes: what `os` has as functions, and reports."""
+
+import dataclasses
+import errno
+import os
+import stat
+
+import pytest
+
+import hectare
+from conftest import e2fsck_clean
+
+
+def test_content_is_kept_and_the_volume_is_clean(image):
+    with hectare.open(image, "rw") as volume:
+        volume.makedirs("/etc/app")
+        assert volume.write_text("/etc/hostname", "b\u00f6x\n") == 4
+        assert volume.write_bytes(b"etc/app/data", bytearray(b"\0\xff" * 5000)) == 10_000
+        volume.symlink("../hostname", "/etc/app/link")
+        volume.rename("/etc/app/data", "/etc/app/data.1")
+    e2fsck_clean(image)
+    with hectare.open(image) as volume:
+        assert not volume.writable and volume.label == "tests" and volume.uuid.version == 4
+        assert volume.read_text("/etc/app/link") == "b\u00f6x\n"
+        assert volume.read_bytes("etc/app/data.1") == b"\0\xff" * 5000
+        assert sorted(volume.listdir("/etc")) == ["app", "hostname"]
+        assert sorted(volume.listdir(b"/etc/app")) == [b"data.1", b"link"]
+        assert volume.readlink("/etc/app/link") == "../hostname"
+        assert volume.realpath("/etc/app/link") == "/etc/hostname"
+
+
+def test_names_that_are_no_text_come_back(volume):
+    name = b"caf\xe9"
+    volume.write_bytes(b"/" + name, b"x")
+    shown = next(entry for entry in volume.listdir() if entry.startswith("caf"))
+    assert shown == "caf\udce9"
+    assert volume.read_bytes("/" + shown) == b"x"
+    assert name in volume.listdir(b"/")
+
+
+def test_stat_is_as_that_of_os(volume):
+    volume.write_bytes("/f", b"12345")
+    volume.chmod("/f", 0o4711)
+    volume.chown("/f", 70_000, 5)
+    volume.chown("/f", -1, 6)
+    volume.utime("/f", ns=(-1, 1_234_567_890_123_456_789))
+    found = volume.stat("/f")
+    assert isinstance(found, os.stat_result)
+    assert stat.filemode(found.st_mode) == "-rws--x--x"
+    assert (found.st_uid, found.st_gid, found.st_size, found.st_nlink) == (70_000, 6, 5, 1)
+    assert (found.st_atime_ns, found.st_mtime_ns) == (-1, 1_234_567_890_123_456_789)
+    assert (found[7], found[8]) == (-1, 1_234_567_890)
+    assert found.st_mtime == pytest.approx(1_234_567_890.123)
+    assert found.st_blocks * 512 >= 0 and found.st_blksize in (1024, 4096)
+    assert volume.birthtime_ns("/f") > 1_500_000_000 * 10**9
+    volume.link("/f", "/g")
+    assert os.path.samestat(volume.stat("/f"), volume.stat("/g"))
+    volume.utime("/f", (1.5, 2.25))
+    assert volume.stat("/f").st_mtime_ns == 2_250_000_000
+    volume.symlink("f", "/l")
+    volume.utime("/l", ns=(1, 2), follow_symlinks=False)
+    assert volume.lstat("/l").st_mtime_ns == 2 and volume.stat("/l").st_mtime_ns == 2_250_000_000
+    assert stat.S_ISLNK(volume.lstat("/l").st_mode)
+
+
+def test_attributes(volume):
+    volume.write_bytes("/f", b"")
+    volume.setxattr("/f", "user.note", b"hello")
+    assert volume.getxattr("/f", "user.note") == b"hello"
+    assert volume.listxattr("/f") == ["user.note"]
+    with pytest.raises(FileExistsError):
+        volume.setxattr("/f", "user.note", b"x", os.XATTR_CREATE)
+    with pytest.raises(OSError) as failed:
+        volume.setxattr("/f", "user.other", b"x", os.XATTR_REPLACE)
+    assert failed.value.errno == errno.ENODATA
+    volume.removexattr("/f", "user.note")
+    with pytest.raises(OSError) as failed:
+        volume.getxattr("/f", "user.note")
+    assert failed.value.errno == errno.ENODATA
+
+
+def test_scandir_and_walk(volume):
+    volume.makedirs("/d/e")
+    volume.write_bytes("/d/f", b"123")
+    volume.symlink("e", "/d/to_dir")
+    volume.symlink("nowhere", "/d/broken")
+    with volume.scandir("/d") as entries:
+        found = {entry.name: entry for entry in entries}
+    assert found["e"].is_dir() and not found["e"].is_file() and found["e"].path == "/d/e"
+    assert found["f"].stat().st_size == 3 and found["f"].inode() == volume.stat("/d/f").st_ino
+    assert found["to_dir"].is_dir() and not found["to_dir"].is_dir(follow_symlinks=False)
+    assert found["broken"].is_symlink() and not found["broken"].is_file()
+    walked = [(top, sorted(folders), sorted(files)) for top, folders, files in volume.walk("/d")]
+    assert walked == [("/d", ["e", "to_dir"], ["broken", "f"]), ("/d/e", [], [])]
+    assert [top for top, _, _ in volume.walk("/d", topdown=False)] == ["/d/e", "/d"]
+    for _, folders, _ in volume.walk("/d"):
+        folders.clear()  # as in os.walk, this leaves them out
+
+
+def test_space_and_free_extents(volume):
+    before = volume.space()
+    volume.write_bytes("/big", b"x" * (8 << 20))
+    volume.sync()
+    after = volume.space()
+    assert before.free - after.free >= 8 << 20 and after.total == before.total
+    seen = volume.statvfs()
+    assert seen.f_bavail * seen.f_frsize == after.available and seen.f_namemax == 255
+    free = volume.freefrag()
+    assert free.bytes == sum(bucket.bytes for bucket in free.histogram)
+    assert free.extents == sum(bucket.extents for bucket in free.histogram) > 0
+    assert free.shortest <= free.mean <= free.longest
+    assert dataclasses.asdict(free)["histogram"][0]["from_bytes"] > 0
+    extents = volume.extents("/big")
+    assert sum(extent.length for extent in extents) == 8 << 20 and extents[0].offset == 0
+
+
+def test_free_extents_of_an_image_are_those_of_the_command_line(image, command_line):
+    import json
+    import subprocess
+
+    said = subprocess.run([command_line, "freefrag", "--json", image], capture_output=True, check=True)
+    said = json.loads(said.stdout)
+    free = hectare.freefrag(image)
+    assert (free.extents, free.blocks, free.block_size) == (
+        said["extents"],
+        said["blocks"],
+        said["block_size"],
+    )
+
+
+def test_a_damaged_volume_is_reported_as_data(image):
+    assert hectare.check(image).clean
+    with open(image, "r+b") as file:
+        file.seek(1024 + 0x10)  # the count of free inodes
+        file.write(b"\x01\0\0\0")
+        file.seek(1024 + 0x78)  # the label, so that the superblock's checksum is wrong
+        file.write(b"changed")
+    try:
+        report = hectare.check(image)
+    except OSError as error:
+        assert "checksum" in str(error)
+        return
+    assert not report.clean and report.problem_count == len(report.problems) > 0
+    problem = report.problems[0]
+    assert problem.structure == "superblock" and problem.reason in problem.text == str(problem)
+    pandas = pytest.importorskip("pandas")
+    assert list(pandas.DataFrame(report.problems).columns) == ["structure", "place", "reason", "text"]
+
+
+def test_problems_in_a_bitmap_are_data_for_pandas(image):
+    with hectare.open(image, "rw") as volume:
+        volume.write_bytes("/f", b"x" * 100_000)
+        inode = volume.stat("/f").st_ino
+    debugfs = os.popen(f"PATH=$PATH:/usr/sbin:/sbin debugfs -w -R 'sif <{inode}> links_count 7' {image} 2>&1")
+    if "not found" in debugfs.read():
+        pytest.skip("debugfs is not installed")
+    report = hectare.check(image)
+    assert not report.clean and [problem.structure for problem in report.problems] == ["link_count"]
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame(report.problems)
+    assert list(frame.columns) == ["structure", "place", "reason", "text"] and len(frame) == 1
