@@ -118,7 +118,9 @@ impl fmt::Display for Reason {
             Self::OutOfRange(size) => write!(f, "that is beyond its end, it has {size} bytes"),
             Self::EndsEarly => f.write_str("it became shorter while in use"),
             Self::ReadOnly => f.write_str("it was opened for reading only"),
-            Self::Busy(text) | Self::Remote(text) | Self::Origin(text) | Self::Taken(text) => f.write_str(text),
+            Self::Busy(text) | Self::Remote(text) | Self::Origin(text) | Self::Taken(text) => {
+                f.write_str(text)
+            }
             Self::NotADevice(what) => f.write_str(what),
             Self::Damaged(how) => write!(f, "the disk image is damaged: {how}"),
             Self::Exists => f.write_str("it exists already"),

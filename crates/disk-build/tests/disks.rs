@@ -84,7 +84,7 @@ impl Bench {
     fn refused(&self, text: &str) -> String {
         let said = match self.spec(text) {
             Err(error) => error.to_string(),
-            Ok(spec) => self.made("refused.img", spec, 1, Identity::Content).err().expect(text),
+            Ok(spec) => self.made("refused.img", spec, 1, Identity::Content).expect_err(text),
         };
         assert!(!said.contains('\n'), "{said}");
         said.replace(&format!("{}/", self.0.path().display()), "")

@@ -83,7 +83,7 @@ fn small_files(volume: &Volume) {
 
 fn use_server(image: &Path, socket: &Path) {
     for (seed, cache) in [(1, 32 << 20), (2, 0)] {
-        let address = Address { place: Place::Unix(socket.to_owned()), export: b"vol".to_vec() };
+        let address = Address { place: Place::Unix(socket.to_owned()), export: b"vol".to_vec(), tls: None };
         let options = Options { write: true, ..Options::default() };
         let client = NbdDevice::open(&address, &options).unwrap();
         let device: Arc<dyn Device> = Arc::new(CacheDevice::new(client, CacheLimits::of(cache)));

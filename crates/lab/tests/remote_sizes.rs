@@ -34,7 +34,7 @@ impl Drop for Ours {
 }
 
 fn client(socket: &Path) -> Arc<NbdDevice> {
-    let address = Address { place: Place::Unix(socket.to_owned()), export: Vec::new() };
+    let address = Address { place: Place::Unix(socket.to_owned()), export: Vec::new(), tls: None };
     Arc::new(NbdDevice::open(&address, &Options { write: true, ..Options::default() }).unwrap())
 }
 

@@ -266,7 +266,7 @@ impl Ground {
     }
 
     fn client(&self) -> Result<NbdDevice, String> {
-        let address = Address { place: Place::Unix(self.socket()), export: Vec::new() };
+        let address = Address { place: Place::Unix(self.socket()), export: Vec::new(), tls: None };
         let options = NbdOptions { write: true, ..NbdOptions::default() };
         NbdDevice::open(&address, &options).map_err(|error| error.to_string())
     }

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 }
 
 /// Options about how the image is opened, by the names that the parser and users have for them.
-const OPENING: [(&str, &str); 17] = [
+const OPENING: [(&str, &str); 16] = [
     ("superblock", "--superblock"),
     ("ignore_checksums", "--ignore-checksums"),
     ("no_journal", "--no-journal"),

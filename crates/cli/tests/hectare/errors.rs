@@ -416,8 +416,8 @@ fn every_command_has_a_manual_page() {
     let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(page("hectare.1").contains("hectare\\-build(1)"));
     assert!(page("hectare-build.1").contains("\\-\\-explain\\-size"));
-    let help = hectare(&["help"]).ok().text();
-    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let help = hectare(&["help"]).ok();
+    let commands = help.text().lines().skip_while(|line| *line != "Commands:").skip(1);
     let names =
         commands.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
     let missing: Vec<_> = names

@@ -65,7 +65,7 @@ fn a_volume_grows_and_shrinks_without_old_bytes_coming_back() {
         };
         let flush = || {
             if flushed {
-                device.flush().unwrap()
+                device.flush().unwrap();
             }
         };
         device.resize(Bytes::kib(100)).unwrap();

@@ -33,7 +33,7 @@ fn a_writer_that_wakes_up_behind_its_lease_changes_nothing() {
     faults.rule(|request| if request.name.ends_with("lock") { Fate::Refused } else { Fate::Done });
     std::thread::sleep(SHORT * 2);
     let elsewhere = tempfile::tempdir().unwrap();
-    let other = Options { log: Some(elsewhere.path().to_owned()), ..options.clone() };
+    let other = Options { log: Some(elsewhere.path().to_owned()), ..options };
     let error = opened(&honest, &other).err().unwrap().to_string();
     assert!(error.contains("process") && error.contains("--takeover"), "{error}");
     let second = opened(&honest, &Options { takeover: true, ..other.clone() }).unwrap();
@@ -66,7 +66,7 @@ fn a_takeover_alone_stops_a_writer_that_has_everything_up_but_the_swap() {
     first.write_at(Bytes::ZERO, b"late").unwrap();
     // Between its last object and its swap it is paused; meanwhile it is taken over by one that writes
     // nothing.
-    let (honest_store, other) = (Arc::clone(&honest), options.clone());
+    let (honest_store, other) = (Arc::clone(&honest), options);
     let elsewhere = tempfile::tempdir().unwrap();
     let other = Options { takeover: true, log: Some(elsewhere.path().to_owned()), ..other };
     faults.rule(move |request| {

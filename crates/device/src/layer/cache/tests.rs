@@ -292,7 +292,7 @@ fn threads_that_share_pages_stay_apart() {
                 let device = &device;
                 scope.spawn(move || {
                     let mut random = SplitMix64::new(seed * 100 + thread);
-                    let mut mine = vec![0_u8; 64];
+                    let mut mine = [0_u8; 64];
                     for turn in 0..1500_u64 {
                         let slot = random.below(64);
                         let at = Bytes::new(slot * 1000 + thread * 250);
