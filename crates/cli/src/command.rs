@@ -106,7 +106,7 @@ pub(crate) enum Command {
     Trim(trim::Arguments),
     Defrag(defrag::Arguments),
     Explain(explain::Arguments),
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Shutdown(shutdown::Arguments),

@@ -44,8 +44,7 @@ mod spinner;
 #[cfg(feature = "store")]
 mod store;
 #[cfg(not(feature = "store"))]
-#[path = "store_absent.rs"]
-mod store;
+mod store_absent;
 mod umask;
 mod walk;
 mod write_args;
@@ -53,6 +52,8 @@ mod write_args;
 use clap::{CommandFactory, Parser};
 use reporter::Reporter;
 use std::process::ExitCode;
+#[cfg(not(feature = "store"))]
+use store_absent as store;
 
 const LONG: &str = "\
 Makes, fills, reads and changes ext4 volumes in image files and on block devices, without \

@@ -223,8 +223,8 @@ pub(crate) fn create(image: &Path, size: Bytes) -> Outcome {
 
 /// Why what lies in an object store can't be mounted, and what to do.
 pub(crate) fn why_not_mounted(image: &Path) -> Option<&'static str> {
-    let why = "what is in an object store can't be mounted directly: run hectare serve IMAGE --nbd unix:SOCKET, and \
-               mount that, nbd+unix:///?socket=SOCKET";
+    let why = "what is in an object store can't be mounted directly: run hectare serve IMAGE --nbd \
+               unix:SOCKET, and mount that, nbd+unix:///?socket=SOCKET";
     store::is_address(image).then_some(why)
 }
 

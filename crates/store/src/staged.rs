@@ -111,6 +111,7 @@ pub(crate) fn read_log(file: &File, from: u64, buf: &mut [u8]) -> std::io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter::once;
 
     #[test]
     fn later_changes_cover_earlier_ones() {
@@ -141,10 +142,10 @@ mod tests {
             staged.chunks(10, 95)
         };
         assert_eq!(chunks(&|staged| staged.write(5..25, 0)), (vec![0, 1, 2], vec![]));
-        assert_eq!(chunks(&|staged| staged.zero(5..35)), (vec![0, 3], Vec::from_iter([1..3])));
+        assert_eq!(chunks(&|staged| staged.zero(5..35)), (vec![0, 3], once(1..3).collect()));
         assert_eq!(chunks(&|staged| staged.zero(5..8)), (vec![0], vec![]));
         assert_eq!(chunks(&|staged| staged.zero(5..15)), (vec![0, 1], vec![]));
-        assert_eq!(chunks(&|staged| staged.zero(0..95)), (vec![], Vec::from_iter([0..10])));
+        assert_eq!(chunks(&|staged| staged.zero(0..95)), (vec![], once(0..10).collect()));
         assert_eq!(chunks(&|staged| staged.zero(91..95)), (vec![9], vec![]));
         let both = chunks(&|staged| {
             staged.write(11..12, 0);

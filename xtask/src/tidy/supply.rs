@@ -23,6 +23,8 @@ const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 #[derive(Debug, PartialEq, Eq)]
 struct Rules {
     licences: Vec<String>,
+    /// Packages that may have another licence.
+    exceptions: Vec<(String, String)>,
     banned: Vec<String>,
 }
 
@@ -31,11 +33,16 @@ impl Rules {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         let list = |section: &str, key: &str| {
             let list = table.get(section).and_then(|section| section.get(key)?.as_array());
-            list.ok_or(format!("there is no list '{key}' in [{section}]"))
+            list.cloned().ok_or(format!("there is no list '{key}' in [{section}]"))
         };
         let text = |value: &toml::Value| value.as_str().map(str::to_owned);
         Ok(Self {
             licences: list("licenses", "allow")?.iter().filter_map(text).collect(),
+            exceptions: list("licenses", "exceptions")
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|one| Some((text(one.get("crate")?)?, text(one.get("allow")?.get(0)?)?)))
+                .collect(),
             banned: list("bans", "deny")?.iter().filter_map(|one| text(one.get("name")?)).collect(),
         })
     }
@@ -50,7 +57,9 @@ impl Rules {
         if !(text("source").starts_with("registry+") && text("source").ends_with(REGISTRY)) {
             complaints.push(format!("{} is from {}, not from the registry", text("name"), text("source")));
         }
-        if !self.allows(text("license")) {
+        let excepted =
+            self.exceptions.iter().any(|(name, licence)| name == text("name") && licence == text("license"));
+        if !excepted && !self.allows(text("license")) {
             complaints.push(format!("{} has the licence '{}'", text("name"), text("license")));
         }
         complaints
@@ -96,7 +105,9 @@ mod tests {
     use serde_json::json;
 
     fn complaints(name: &str, source: &str, licence: Option<&str>) -> usize {
-        let rules = "[licenses]\nallow = ['MIT', 'Zlib']\n[bans]\ndeny = [{ name = 'worst' }]";
+        let rules = "[licenses]\nallow = ['MIT', 'Zlib']\n\
+                     exceptions = [{ crate = 'odd', allow = ['MPL-2.0'] }]\n\
+                     [bans]\ndeny = [{ name = 'worst' }]";
         let package = json!({ "name": name, "source": source, "license": licence });
         Rules::parse(rules).unwrap().complaints(&package).len()
     }
@@ -111,6 +122,8 @@ mod tests {
             assert_eq!(complaints("a", registry, Some(licence)), 1, "{licence}");
         }
         assert_eq!(complaints("a", registry, None), 1);
+        assert_eq!(complaints("odd", registry, Some("MPL-2.0")), 0);
+        assert_eq!(complaints("a", registry, Some("MPL-2.0")), 1);
         assert_eq!(complaints("worst", registry, Some("MIT")), 1);
         assert_eq!(complaints("a", "git+https://somewhere/a#1234", Some("MIT")), 1);
     }
