@@ -23,7 +23,7 @@ static USED: Mutex<Vec<Arc<Bucket>>> = Mutex::new(Vec::new());
 pub(crate) struct StoreArguments {
     /// For volumes in object stores (s3://...): the directory for writes that are not flushed yet [default:
     /// hectare/store in the cache directory]
-    #[arg(long = "log", global = true, value_name = "DIR", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "DIR", hide_short_help = true)]
     store_log: Option<PathBuf>,
     /// For volumes in object stores that are made: the bytes of a chunk, 4K to 64M [default: 4M]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]

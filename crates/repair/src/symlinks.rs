@@ -124,11 +124,13 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether a link that should lie in a block has its target inside.
+    /// Whether a link that should lie in a block has its target inside. No root of a tree begins with text; the
+    /// number of a block may look like some.
     fn holds_target(&self, slot: &Slot) -> Result<bool, Error> {
         let block = slot.block();
         let len = block.iter().position(|byte| *byte == 0).unwrap_or(block.len());
-        let is_text = len > 4 && block[..len].iter().all(|byte| (0x20..0x7f).contains(byte));
+        let least = if slot.has(InodeFlags::EXTENTS) { 1 } else { 5 };
+        let is_text = len >= least && block[..len].iter().all(|byte| (0x20..0x7f).contains(byte));
         Ok(is_text && self.read_map(slot)?.extents.is_empty())
     }
 

@@ -52,7 +52,7 @@ fn every_kind_of_command_works_on_a_volume_in_a_store() {
     let refused = hectare(&["mkfs", &volume]);
     assert!(refused.refused().contains("give a SIZE"), "{}", refused.refused());
     store.run(&["--chunk-size", "64K", "mkfs", &volume, "64M"]);
-    let refused = hectare(&["--log", &store.local("l"), "mkfs", &volume, "64M"]);
+    let refused = hectare(&["--store-log", &store.local("l"), "mkfs", &volume, "64M"]);
     assert!(refused.refused().contains("--force"), "{}", refused.refused());
     store.run(&["cp", "-a", &format!("{}/.", tree.display()), &store.at("/")]);
     assert!(store.run(&["ls", &store.at("/")]).lines().count() > 1);
@@ -122,7 +122,7 @@ fn what_a_command_costs_is_printed_on_demand() {
     store.run(&["mkfs", "-q", &store.volume(), "64M"]);
     // -t xfs hands over to another command, also behind an option with a value.
     hectare(&[
-        "--log",
+        "--store-log",
         &store.local("l"),
         "mkfs",
         "-t",
@@ -132,7 +132,7 @@ fn what_a_command_costs_is_printed_on_demand() {
         "400M",
     ])
     .ok();
-    let ran = hectare(&["--store-stats", "--log", &store.local("l"), "mkdir", &store.at("/d")]).ok();
+    let ran = hectare(&["--store-stats", "--store-log", &store.local("l"), "mkdir", &store.at("/d")]).ok();
     let line = ran.err.lines().find(|line| line.contains("flushes")).unwrap_or_default();
     assert!(line.contains("puts with") && line.contains("gets with"), "{}", ran.err);
 }

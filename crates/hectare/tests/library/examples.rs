@@ -3,10 +3,20 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn run(name: &str, words: &[&str]) -> Output {
+/// The example, as cargo has built it with the test; else cargo builds it.
+fn command(name: &str) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join("examples").join(name);
+    if built.exists() {
+        return Command::new(built);
+    }
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "hectare", "--example", name, "--"]).args(words);
-    command.output().unwrap()
+    command.args(["run", "--quiet", "--package", "hectare", "--example", name, "--"]);
+    command
+}
+
+fn run(name: &str, words: &[&str]) -> Output {
+    command(name).args(words).output().unwrap()
 }
 
 /// What an example prints, when it succeeds.

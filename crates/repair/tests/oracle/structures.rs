@@ -1,6 +1,5 @@
-//! Structures that once were mended wrongly, each found by random damage: superblocks from a backup, counts
-//! of
-//! inodes, claims of blocks, records of quotas.
+//! Structures that once were mended wrongly, each found by random damage: superblocks from a backup, counts of
+//! inodes, claims of blocks, records of quotas, links.
 
 use crate::survey::Survey;
 use crate::trial::{Ran, bytes_of, e2fsck, watched};
@@ -175,8 +174,7 @@ fn regression_counts_of_inodes_are_made_right() {
     }
 }
 
-/// One extent over most of the volume takes nothing from the files after it. Where size or count say how
-/// long it
+/// One extent over most of the volume takes nothing from the files after it. Where size or count say how long it
 /// was, its file ends there.
 #[test]
 fn regression_a_sound_map_claims_its_blocks_first() {
@@ -209,6 +207,20 @@ fn regression_a_sound_map_claims_its_blocks_first() {
 }
 
 /// A record to which nothing in the tree leads goes; e2fsck counts what is in a leaf.
+/// A link whose short target is in its inode, while a flag says that a tree is: the link was cleared.
+#[test]
+fn regression_a_link_of_four_bytes_is_kept_whose_flags_are_wrong() {
+    let case = match Case::filled(&["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair structures::regression_a_link_of_four_bytes", reason),
+    };
+    case.change(&["symlink link abcd", "sif link flags 0x80000"]);
+    let (_, after) = case.repaired("a link with a wrong flag");
+    fs::write(&case.image, after).unwrap();
+    let shown = debugfs(&case.image, &["stat link"]).unwrap();
+    assert!(shown.contains("Fast link dest: \"abcd\""), "{shown}");
+}
+
 #[test]
 fn regression_stray_quota_records_go() {
     let case = match Case::filled(&["-t", "ext4", "-b", "4096", "-O", "quota"], "16M") {
