@@ -57,7 +57,8 @@ impl MmpBlock {
 
     fn read(&self, device: &dyn Device) -> Result<Mmp> {
         let mut bytes = [0; LEN];
-        device.read_at(self.at, &mut bytes)?;
+        // A device that keeps what it has read would show the mark of a living host as one that stands still.
+        device.read_fresh(self.at, &mut bytes)?;
         Ok(Mmp::parse(&bytes, self.block, self.seed)?)
     }
 

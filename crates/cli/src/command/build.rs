@@ -168,11 +168,11 @@ struct Verified {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut format = arguments.content.format_options()?;
-    format.features.splice(..0, first_features(arguments.image(), &format));
     let epoch = source_date_epoch()?;
     if arguments.verify_only {
         return verified(arguments, &read(&arguments.from, &arguments.content, epoch)?);
     }
+    format.features.splice(..0, first_features(arguments.image(), &format));
     let target = Target::of(arguments.image(), arguments.part)?;
     let size = arguments.size_for(&target)?;
     let tree = read(&arguments.from, &arguments.content, epoch)?;

@@ -81,12 +81,16 @@ impl Arguments {
     }
 }
 
+/// Options before a command whose value may look like one.
+const VALUED: [&str; 5] = ["--store-log", "--pv", "--tls-ca", "--tls-cert", "--tls-key"];
+
 /// The position of the command, given or implied: before it are only options of all commands, and their
 /// values, which are numbers except for that of `--log`.
 fn command_at(arguments: &[OsString]) -> usize {
     let mut is_value = false;
     let is_before = |argument: &&OsString| {
-        if std::mem::replace(&mut is_value, *argument == "--log") {
+        let takes = VALUED.iter().any(|option| *argument == option);
+        if std::mem::replace(&mut is_value, takes) {
             return true;
         }
         argument.as_bytes().first().is_some_and(|first| *first == b'-' || first.is_ascii_digit())

@@ -72,9 +72,15 @@ fn every_kind_of_command_works_on_a_volume_in_a_store() {
     }
     let copy = store.local("copy");
     store.run(&["cp", "-a", &store.at("/"), &copy]);
+    // The root has other times once it is gone.
     let _ = fs::remove_dir(Path::new(&copy).join("lost+found"));
+    let below = |folder: &Path| {
+        let mut entries = walk(folder);
+        entries.retain(|entry| !entry.path.is_empty());
+        entries
+    };
     let same = hectare_oracle::What { holes: None, ..hectare_oracle::What::all() };
-    assert_same(&walk(Path::new(&copy)), &walk(&tree), same);
+    assert_same(&below(Path::new(&copy)), &below(&tree), same);
     assert!(!Path::new(&store.local("cache/hectare/store")).read_dir().unwrap().any(|entry| {
         entry
             .unwrap()

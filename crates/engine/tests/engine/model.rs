@@ -200,11 +200,11 @@ impl Model {
     fn link(&mut self, from: At, to: At) -> Answer<()> {
         let id = self.get(from)?;
         let dir = self.dir(to)?;
-        if self.is_dir(id) {
-            return Err(EPERM);
-        }
         if self.entries(dir)?.contains_key(&name(to.name)) {
             return Err(EEXIST);
+        }
+        if self.is_dir(id) {
+            return Err(EPERM);
         }
         self.entries_mut(dir).insert(name(to.name), id);
         self.nodes.get_mut(&id).unwrap().links += 1;
