@@ -99,6 +99,14 @@ impl Device for LogicalVolume {
         })
     }
 
+    fn read_fresh(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+        let span = Span::new(at, Bytes::of(buf.len()));
+        check_range(self, Operation::Read, span)?;
+        self.runs(span).try_for_each(|(device, at, part)| {
+            device.read_fresh(at, &mut buf[index_of(part.start)..index_of(part.end)])
+        })
+    }
+
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
         let span = Span::new(at, Bytes::of(data.len()));
         check_change(self, Operation::Write, span)?;
