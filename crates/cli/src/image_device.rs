@@ -88,11 +88,13 @@ pub(crate) fn is_there(path: &Path) -> bool {
 /// Changes the volume on a device while other hosts see that it is in use, if it has multiple mount
 /// protection.
 pub(crate) fn while_held<T>(
+    image: &Path,
     name: &str,
     disk: &Arc<dyn Device>,
     change: impl FnOnce(&Arc<dyn Device>) -> Outcome<T>,
 ) -> Outcome<T> {
-    let (held, hold) = hectare_mmp::hold(disk).map_err(|error| Failure::of(name, error))?;
+    let (held, hold) =
+        hectare_mmp::hold(disk, &remote::protection(image)).map_err(|error| Failure::of(name, error))?;
     let done = change(&held);
     drop(held);
     // After a failure, too; that one counts more.

@@ -13,6 +13,7 @@ use hectare_device::{CacheCounters, CacheDevice, CacheLimits, Device};
 use hectare_engine::OpenOptions;
 use hectare_ext4::feature::{Feature, Features, Incompat};
 use hectare_mkfs::{FeatureEdit, FormatOptions, FsType};
+use hectare_mmp::Options as Protection;
 use hectare_nbd::{Address, NbdDevice, Options, Place, TlsClient, TlsServer};
 use hectare_units::Bytes;
 use std::ffi::OsString;
@@ -174,12 +175,18 @@ pub(crate) fn takes_over() -> bool {
     TAKES_OVER.load(Ordering::Relaxed)
 }
 
+/// How a volume that others may use is taken for writing.
+pub(crate) fn protection(image: &Path) -> Protection {
+    match is_export(image) {
+        true => Protection { waits: takes_over(), settle: SETTLE, fixed_time: None },
+        false => Protection::default(),
+    }
+}
+
 /// Sets how a volume that others may use is opened for writing.
 pub(crate) fn adapt_to_server(image: &Path, options: &mut OpenOptions) {
-    if is_export(image) {
-        options.mmp_wait = takes_over();
-        options.mmp_settle = SETTLE;
-    }
+    let protection = protection(image);
+    (options.mmp_wait, options.mmp_settle) = (protection.waits, protection.settle);
 }
 
 /// Mentions that nothing keeps others from writing to a volume at the same time.

@@ -208,6 +208,16 @@ impl From<FormatError> for Error {
     }
 }
 
+impl From<hectare_mmp::Error> for Error {
+    fn from(error: hectare_mmp::Error) -> Self {
+        match error {
+            hectare_mmp::Error::Device(error) => error.into(),
+            hectare_mmp::Error::Corrupt(corrupt) => Self::Corrupt(corrupt),
+            other => Self::Unsupported(other.to_string()),
+        }
+    }
+}
+
 impl From<hectare_device::Error> for Error {
     fn from(error: hectare_device::Error) -> Self {
         Self::Device {

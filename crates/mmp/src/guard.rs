@@ -1,15 +1,19 @@
 //! The mark of this host: taking it, renewing it, leaving it.
 //!
 //! Each time before it writes, the thread checks that the block is as it left it. If another host has written
-//! there, both use the volume: ours ends all changes at once, and does not touch the block any more.
+//! there, both use the volume: ours ends all changes at once, and does not touch the block any more. The kernel
+//! does no more than that. Here, each change of the device also asks whether the block was seen as it should be
+//! a short time ago ([`crate::lease`]), so that a process that was stopped, or whose network was away, writes
+//! nothing after another host has taken its volume.
+//!
+//! Two hosts that find the volume *clean* at the same moment are kept apart by a pause between writing our
+//! number and reading it again ([`Options::settle`]); the kernel has none.
 //!
 //! The thread is one of its own, not the one that commits: a commit may take longer than others wait.
-//!
-//! Hazard: where the mark moves ([`Guard::follow`]), its old block may become another's at once. So the
-//! thread writes with the place locked.
 
 use crate::error::{Error, Result};
-use hectare_device::Device;
+use crate::lease::{Clock, Lease};
+use hectare_device::{Device, Fence, FencedDevice};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Incompat;
@@ -19,6 +23,7 @@ use hectare_ext4::time::{SECONDS_MAX, Timestamp};
 use hectare_units::{BlockNr, Bytes, low32, random};
 use log::warn;
 use parking_lot::{Condvar, Mutex};
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -31,8 +36,27 @@ const CHECK_MAX: u16 = 300;
 /// The largest number that is no mark.
 const SEQUENCE_MAX: u32 = 0xe24d_4d4f;
 
-/// What is called, with who it was, when another host has written to the block.
+/// What is called, with the name of the other host, when that has written to the block.
 pub type OnLoss = Box<dyn FnOnce(&str) + Send>;
+
+/// How a volume is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Whether a volume that may be in use is watched, which takes up to two minutes, and taken if its mark stands
+    /// still; else it is refused.
+    pub waits: bool,
+    /// How long to wait on a *clean* volume for another host that takes it at the same moment. The kernel does not.
+    pub settle: Duration,
+    /// The time that the block gets at the end, if time does not pass.
+    pub fixed_time: Option<Timestamp>,
+}
+
+impl Default for Options {
+    /// As the kernel does it.
+    fn default() -> Self {
+        Self { waits: true, settle: Duration::ZERO, fixed_time: None }
+    }
+}
 
 /// Where the block lies, and how it is sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,16 +86,19 @@ impl MmpBlock {
         Ok(Mmp::parse(&bytes, self.block, self.seed)?)
     }
 
-    fn write(&self, device: &dyn Device, mmp: &Mmp) -> Result<()> {
-        device.write_at(self.at, &mmp.render(self.seed))?;
-        Ok(device.flush()?)
+    pub(crate) fn write(&self, device: &dyn Device, mmp: &Mmp) -> Result<()> {
+        Ok(device.write_durable(self.at, &[IoSlice::new(&mmp.render(self.seed))])?)
     }
 }
 
 /// A volume that others can see is in use. Dropping it stops the renewal and leaves the block as it is.
 pub struct Guard {
+    device: Arc<dyn Device>,
     /// Seconds between two changes of the block.
     interval: u16,
+    lease: Arc<Lease>,
+    /// The lease, as devices know it.
+    fence: Arc<dyn Fence>,
     shared: Arc<Shared>,
     heartbeat: Option<JoinHandle<()>>,
     /// The time that everything is stamped with, if it does not pass: what is left when the volume is closed
@@ -79,37 +106,31 @@ pub struct Guard {
     fixed_time: Option<Timestamp>,
 }
 
+#[derive(Default)]
 struct Shared {
-    mark: Mutex<Mark>,
     watch: Mutex<Watch>,
     changed: Condvar,
-}
-
-/// What this host has written, and where; nowhere if the volume has lost the protection.
-struct Mark {
-    place: Option<MmpBlock>,
-    mine: Mmp,
 }
 
 #[derive(Default)]
 struct Watch {
     stop: bool,
-    /// Who has written to the block, if anybody has.
-    lost: Option<String>,
+    /// Whether another host has written to the block.
+    lost: bool,
     on_loss: Option<OnLoss>,
 }
 
 /// Checks the MMP block and takes the volume for writing. Returns `None` where the volume has no such
-/// protection. A volume that may be in use is watched if `waits`, which takes up to two minutes, and else
-/// refused.
+/// protection.
 ///
 /// # Errors
 /// [`Error::InUse`] if another host has the volume; the others if the block can't be read or written.
-pub fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, waits: bool) -> Result<Option<Guard>> {
+pub fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, options: &Options) -> Result<Option<Guard>> {
     let Some(place) = MmpBlock::of(sb) else { return Ok(None) };
+    let began = Clock::Boot.now();
     let found = place.read(&**device)?;
     let wait = match &found.status {
-        Status::Clean => Duration::ZERO,
+        Status::Clean => Wait::Settle(began, options.settle, wait_for(&found, sb, place.block)?),
         Status::Fsck => {
             return Err(Error::InUse(
                 "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear \
@@ -117,8 +138,9 @@ pub fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, waits: bool) -> Result<O
                     .into(),
             ));
         }
-        Status::InUse { .. } if !waits => {
-            let gone = ", or, if that host is gone, clear the mark with tune2fs -f -E clear_mmp";
+        Status::InUse { .. } if !options.waits => {
+            let gone = ", or, if that host is gone, take it over (--takeover) or clear the mark with \
+                        tune2fs -f -E clear_mmp";
             return Err(in_use(&found, gone));
         }
         Status::InUse { .. } => {
@@ -130,10 +152,33 @@ pub fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, waits: bool) -> Result<O
             if again.status != found.status {
                 return Err(in_use(&again, ""));
             }
-            wait
+            Wait::Full(wait)
         }
     };
-    Ok(Some(Guard::take(device, sb, place, wait)?))
+    let mut guard = Guard::take(device, sb, place, &wait)?;
+    guard.fixed_time = options.fixed_time;
+    Ok(Some(guard))
+}
+
+/// How long to wait between writing our mark and reading it again.
+pub(crate) enum Wait {
+    /// As long as the volume's user may take to change it.
+    Full(Duration),
+    /// Of a volume that is clean, and was read at a moment: so long if it is written no later than that,
+    /// else the time after it.
+    Settle(Duration, Duration, Duration),
+}
+
+impl Wait {
+    /// The wait once our mark is written.
+    pub(crate) fn after(&self, written: Duration) -> Duration {
+        match *self {
+            Self::Full(wait) => wait,
+            Self::Settle(_, settle, _) if settle.is_zero() => settle,
+            Self::Settle(began, settle, _) if written.saturating_sub(began) <= settle => settle,
+            Self::Settle(_, _, full) => full,
+        }
+    }
 }
 
 /// How long the user of a volume may take to change the block.
@@ -152,23 +197,30 @@ fn in_use(mmp: &Mmp, hint: &str) -> Error {
 }
 
 /// Who wrote the block, and when.
-fn described(mmp: &Mmp) -> String {
+pub(crate) fn described(mmp: &Mmp) -> String {
     let seconds = i64::try_from(mmp.time).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
     let time = Timestamp::from_seconds(seconds).utc();
     match &mmp.status {
-        Status::InUse { node, device, .. } => format!("host {node}, device {device}, last seen {time}"),
+        Status::InUse { node, device, .. } => match program_of(device) {
+            Some((program, process, device)) => {
+                format!(
+                    "host {node}, program {program} (process {process}), device {device}, last seen {time}"
+                )
+            }
+            None => format!("host {node}, device {device}, last seen {time}"),
+        },
         Status::Fsck => format!("e2fsck, since {time}"),
         Status::Clean => format!("nobody, since {time}"),
     }
 }
 
 impl Guard {
-    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, place: MmpBlock, wait: Duration) -> Result<Self> {
+    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, place: MmpBlock, wait: &Wait) -> Result<Self> {
         let interval = sb.raw().s_mmp_update_interval.get().max(1);
         let mine = Mmp {
             status: Status::InUse {
                 node: node_name(),
-                device: short_name(device.name()),
+                device: user_name(device.name()),
                 sequence: arbitrary_sequence(),
             },
             time: now(),
@@ -177,77 +229,78 @@ impl Guard {
         // As it will be read: names are cut to their fields.
         let mine = Mmp::parse(&mine.render(place.seed), place.block, place.seed)?;
         place.write(&**device, &mine)?;
-        thread::sleep(wait);
+        let clock = Clock::Boot;
+        thread::sleep(wait.after(clock.now()));
+        let seen = clock.now();
         let found = place.read(&**device)?;
         if found.status != mine.status {
             return Err(in_use(&found, ""));
         }
-        let mark = Mutex::new(Mark { place: Some(place), mine });
-        let shared = Arc::new(Shared { mark, watch: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared::default());
+        let alarm = {
+            let shared = Arc::clone(&shared);
+            move || {
+                shared.watch.lock().lost = true;
+                shared.changed.notify_all();
+            }
+        };
+        let lease = Arc::new(Lease::new(place, clock, mine, seen, Box::new(alarm)));
         let heartbeat = {
-            let (device, shared) = (Arc::clone(device), Arc::clone(&shared));
+            let (device, shared, lease) = (Arc::clone(device), Arc::clone(&shared), Arc::clone(&lease));
             let every = Duration::from_secs(interval.into());
             thread::Builder::new()
                 .name("hectare-mmp".into())
-                .spawn(move || beat(&*device, &shared, every))
+                .spawn(move || beat(&*device, &shared, &lease, every))
                 .map_err(|error| Error::InUse(format!("no thread can renew the mark (MMP): {error}")))?
         };
-        Ok(Self { interval, shared, heartbeat: Some(heartbeat), fixed_time: None })
+        let fence: Arc<dyn Fence> = Arc::clone(&lease) as _;
+        device.add_fence(place.at, &fence);
+        let device = Arc::clone(device);
+        let heartbeat = Some(heartbeat);
+        Ok(Self { device, interval, lease, fence, shared, heartbeat, fixed_time: None })
     }
 
-    /// Has what is left at the end say this time, if there is one.
+    /// The device for the use of the volume, whose block stays where it is: it takes changes only as long as the
+    /// volume is ours.
     #[must_use]
-    pub fn at(mut self, fixed_time: Option<Timestamp>) -> Self {
-        self.fixed_time = fixed_time;
-        self
+    pub fn fenced(&self) -> Arc<dyn Device> {
+        let device = Arc::clone(&self.device);
+        match self.lease.place() {
+            Some(place) => Arc::new(FencedDevice::new(device, place.at, Arc::clone(&self.fence))),
+            None => device,
+        }
+    }
+
+    /// What says whether a change may be made.
+    pub(crate) fn lease(&self) -> Arc<Lease> {
+        Arc::clone(&self.lease)
     }
 
     /// Has the mark stand where a superblock says that is about to be written, or nowhere.
     ///
     /// # Errors
     /// If it can't be written there.
-    pub(crate) fn follow(&self, device: &dyn Device, sb: &SuperBlock) -> Result<()> {
-        let mut mark = self.shared.mark.lock();
+    pub(crate) fn follow(&self, sb: &SuperBlock) -> Result<()> {
         let place = MmpBlock::of(sb);
-        if place != mark.place {
+        if self.lease.moved(&*self.device, place)? {
+            self.device.remove_fence(&self.fence);
             if let Some(place) = place {
-                place.write(device, &mark.mine)?;
+                self.device.add_fence(place.at, &self.fence);
             }
-            mark.place = place;
         }
         Ok(())
     }
 
     /// The block as it is left at the end.
-    pub(crate) fn clean(&self, place: MmpBlock) -> [u8; LEN] {
+    pub(crate) fn clean(&self) -> Mmp {
         let time = self.fixed_time.map_or_else(now, seconds_of);
-        let mmp = Mmp { status: Status::Clean, time, check_interval: self.interval };
-        let mut bytes = [0; LEN];
-        bytes.copy_from_slice(&mmp.render(place.seed));
-        bytes
-    }
-
-    /// Where the mark stands.
-    pub(crate) fn place(&self) -> Option<MmpBlock> {
-        self.shared.mark.lock().place
-    }
-
-    /// Another host that has written to the block, if one has.
-    #[must_use]
-    pub fn lost_to(&self) -> Option<String> {
-        self.shared.watch.lock().lost.clone()
+        Mmp { status: Status::Clean, time, check_interval: self.interval }
     }
 
     /// Sets what is done when another host has written to the block.
     pub fn on_loss(&self, act: OnLoss) {
-        let mut watch = self.shared.watch.lock();
-        match watch.lost.clone() {
-            Some(who) => {
-                drop(watch);
-                act(&who);
-            }
-            None => watch.on_loss = Some(act),
-        }
+        self.shared.watch.lock().on_loss = Some(act);
+        self.shared.changed.notify_all();
     }
 
     fn halt(&mut self) {
@@ -260,73 +313,78 @@ impl Guard {
         }
     }
 
-    /// Marks the volume as free again, unless another host has taken it. What was written is not flushed.
+    /// Marks the volume as free again and durably so, unless another host has taken it.
     ///
     /// # Errors
-    /// If the block can't be written.
-    pub fn leave(mut self, device: &dyn Device) -> Result<()> {
+    /// If the block can't be read or written.
+    pub fn leave(self) -> Result<()> {
+        let last = self.clean();
+        self.leave_as(last).map(drop)
+    }
+
+    /// The same with these words; returns whether the volume was still ours.
+    pub(crate) fn leave_as(mut self, last: Mmp) -> Result<bool> {
         self.halt();
-        let place = self.place();
-        let Some(place) = place.filter(|_| self.lost_to().is_none()) else { return Ok(()) };
-        Ok(device.write_at(place.at, &self.clean(place))?)
+        self.lease.renew(&*self.device, last)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         self.halt();
+        self.device.remove_fence(&self.fence);
     }
 }
 
 /// Changes the block at intervals, until the guard stops it or another host has written to it.
-fn beat(device: &dyn Device, shared: &Shared, every: Duration) {
+fn beat(device: &dyn Device, shared: &Shared, lease: &Lease, every: Duration) {
     let mut last = Instant::now();
     loop {
-        let mut watch = shared.watch.lock();
-        while !watch.stop {
-            if shared.changed.wait_until(&mut watch, last + every).timed_out() {
-                break;
-            }
-        }
-        if watch.stop {
+        if !rest(shared, last + every) {
             return;
         }
-        drop(watch);
-        // Others wait for longer than this host took.
-        let took = low32((last.elapsed().as_secs() + 1).min(CHECK_MAX.into()));
-        last = Instant::now();
-        let mut mark = shared.mark.lock();
-        let Some(place) = mark.place else { continue };
-        let before = mark.mine.clone();
-        if let Status::InUse { sequence, .. } = &mut mark.mine.status {
+        let mut mine = lease.newest();
+        if let Status::InUse { sequence, .. } = &mut mine.status {
             *sequence = if *sequence < SEQUENCE_MAX { *sequence + 1 } else { 1 };
         }
-        mark.mine.time = now();
-        mark.mine.check_interval = u16::try_from(2 * took).unwrap_or(CHECK_MAX).clamp(CHECK_MIN, CHECK_MAX);
-        let renewed = match place.read(device) {
-            Ok(found) if found.status == before.status => place.write(device, &mark.mine),
-            Ok(found) => return lose(shared, &described(&found)),
-            Err(Error::Corrupt(what)) => return lose(shared, &format!("somebody unknown: {what}")),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = renewed {
-            // After failed renewals other hosts may think the volume free; the next write fails too and
-            // latches.
+        // Others wait for longer than this host took.
+        let took = low32((last.elapsed().as_secs() + 1).min(CHECK_MAX.into()));
+        mine.time = now();
+        mine.check_interval = u16::try_from(2 * took).unwrap_or(CHECK_MAX).clamp(CHECK_MIN, CHECK_MAX);
+        last = Instant::now();
+        if let Err(error) = lease.renew(device, mine) {
+            // Changes are admitted for some time, and then only if the mark can be read and is still ours.
             warn!("the mark of this host could not be renewed (MMP): {error}");
-            mark.mine.status = before.status;
+        }
+        if let Some(who) = lease.lost() {
+            return end_changes(shared, &who);
         }
     }
 }
 
-/// Notes who has taken the volume, and has it end.
-fn lose(shared: &Shared, who: &str) {
+/// Waits until a moment. Returns whether to go on; if the volume is lost, it is ended here.
+fn rest(shared: &Shared, until: Instant) -> bool {
     let mut watch = shared.watch.lock();
-    watch.lost = Some(who.to_owned());
-    let act = watch.on_loss.take();
-    drop(watch);
-    if let Some(act) = act {
-        act(who);
+    while !watch.stop && !watch.lost {
+        if shared.changed.wait_until(&mut watch, until).timed_out() {
+            break;
+        }
     }
+    !watch.stop
+}
+
+/// Ends the volume, which another host has. Waits for it to be there, or the guard's end.
+fn end_changes(shared: &Shared, who: &str) {
+    let mut watch = shared.watch.lock();
+    let act = loop {
+        match watch.on_loss.take() {
+            Some(act) => break act,
+            None if watch.stop => return,
+            None => shared.changed.wait(&mut watch),
+        }
+    };
+    drop(watch);
+    act(who);
 }
 
 fn now() -> u64 {
@@ -346,9 +404,21 @@ fn arbitrary_sequence() -> u32 {
     low32(random::mixed(seed)) % SEQUENCE_MAX + 1
 }
 
-/// The last part of a device's name: the block has room for 31 bytes.
-fn short_name(name: &str) -> String {
-    name.rsplit('/').next().unwrap_or(name).to_owned()
+/// The program and process that has the volume, and the last part of the device's name there, for others to
+/// read: the block has room for 31 bytes.
+pub(crate) fn user_name(device: &str) -> String {
+    let path = device.split('?').next().unwrap_or(device);
+    let last = path.rsplit('/').next().unwrap_or(path);
+    let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_else(|_| "hectare".into());
+    format!("{}[{}] {last}", program.trim(), std::process::id())
+}
+
+/// The parts of such a name.
+pub(crate) fn program_of(name: &str) -> Option<(&str, &str, &str)> {
+    let (user, device) = name.split_once(' ')?;
+    let (program, process) = user.strip_suffix(']')?.split_once('[')?;
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some((program, process, device))
 }
 
 /// This host's name, for others to read.

@@ -1,6 +1,6 @@
 //! A device whose volume is marked as in use while a program changes it that knows of no mark.
 //!
-//! The block of the protection is kept in memory: who reads it finds *clean*, and what is written there is
+//! The block of the protection is kept in memory: the program reads *clean*, and what is written there is
 //! kept until the end, while the device has this host's mark. A superblock that names another block, or
 //! seals it otherwise, takes the mark with it.
 //!
@@ -10,9 +10,11 @@
 //! - After another host has written to the block, every change is refused.
 
 use crate::error::Result;
-use crate::guard::{Guard, LEN, MmpBlock, enter};
+use crate::guard::{Guard, LEN, MmpBlock, Options, enter};
+use crate::lease::Lease;
 use hectare_device::{Device, Error, Extent, Operation, Reason};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::mmp::Mmp;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::{Bytes, index_of};
 use parking_lot::Mutex;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 pub struct Held {
     inner: Arc<dyn Device>,
     guard: Mutex<Option<Guard>>,
+    lease: Arc<Lease>,
     hidden: Mutex<Option<Hidden>>,
 }
 
@@ -40,7 +43,7 @@ pub struct Hold(Option<Arc<Held>>);
 ///
 /// # Errors
 /// [`crate::Error::InUse`] if another host has the volume; the others if it can't be read or written.
-pub fn hold(device: &Arc<dyn Device>) -> Result<(Arc<dyn Device>, Hold)> {
+pub fn hold(device: &Arc<dyn Device>, options: &Options) -> Result<(Arc<dyn Device>, Hold)> {
     let mut bytes = [0; SIZE];
     if device.len() < SUPERBLOCK_OFFSET + Bytes::of(SIZE) {
         return Ok((Arc::clone(device), Hold(None)));
@@ -49,11 +52,14 @@ pub fn hold(device: &Arc<dyn Device>) -> Result<(Arc<dyn Device>, Hold)> {
     // What is no volume is the program's to refuse.
     let Ok(sb) = SuperBlock::parse(&bytes, device.len()) else { return Ok((Arc::clone(device), Hold(None))) };
     let Some(place) = MmpBlock::of(&sb) else { return Ok((Arc::clone(device), Hold(None))) };
-    let Some(guard) = enter(device, &sb, true)? else { return Ok((Arc::clone(device), Hold(None))) };
-    let hidden = Hidden { place, bytes: guard.clean(place) };
+    let Some(guard) = enter(device, &sb, options)? else { return Ok((Arc::clone(device), Hold(None))) };
+    let mut bytes = [0; LEN];
+    bytes.copy_from_slice(&guard.clean().render(place.seed));
+    let (hidden, lease) = (Hidden { place, bytes }, guard.lease());
     let held = Arc::new(Held {
         inner: Arc::clone(device),
         guard: Mutex::new(Some(guard)),
+        lease,
         hidden: Mutex::new(Some(hidden)),
     });
     Ok((Arc::<Held>::clone(&held), Hold(Some(held))))
@@ -67,16 +73,16 @@ impl Hold {
     pub fn release(self) -> Result<()> {
         let Some(held) = self.0 else { return Ok(()) };
         let Some(guard) = held.guard.lock().take() else { return Ok(()) };
-        if let Some(who) = guard.lost_to() {
-            return Err(crate::Error::InUse(format!(
-                "another host has the volume (MMP): {who}; run e2fsck -f"
-            )));
+        held.inner.flush()?;
+        let last = match &*held.hidden.lock() {
+            Some(Hidden { place, bytes }) => Mmp::parse(bytes, place.block, place.seed)?,
+            None => guard.clean(),
+        };
+        if guard.leave_as(last)? {
+            return Ok(());
         }
-        guard.leave(&*held.inner)?;
-        if let Some(hidden) = &*held.hidden.lock() {
-            held.inner.write_at(hidden.place.at, &hidden.bytes)?;
-        }
-        Ok(held.inner.flush()?)
+        let who = held.lease.lost().unwrap_or_default();
+        Err(crate::Error::InUse(format!("another host has the volume (MMP): {who}; run e2fsck -f")))
     }
 }
 
@@ -98,13 +104,9 @@ impl Held {
         shared(span, &superblock).is_some() || block.is_some_and(|block| shared(span, &block).is_some())
     }
 
-    fn refuse_lost(&self) -> hectare_device::Result<()> {
-        let guard = self.guard.lock();
-        if guard.as_ref().is_some_and(|guard| guard.lost_to().is_some()) {
-            let reason = Reason::Unsupported("another host has the volume in use (MMP)");
-            return Err(Error::new(self.inner.name(), Operation::Write, None, reason));
-        }
-        Ok(())
+    /// Returns an error if another host has the volume.
+    fn refuse_lost(&self, operation: Operation) -> hectare_device::Result<()> {
+        self.lease.check(&*self.inner, operation)
     }
 
     /// Has the mark follow a superblock that is about to be written.
@@ -130,7 +132,7 @@ impl Held {
         *hidden = next;
         drop(hidden);
         match &*self.guard.lock() {
-            Some(guard) => guard.follow(&*self.inner, &sb).map_err(|error| match error {
+            Some(guard) => guard.follow(&sb).map_err(|error| match error {
                 crate::Error::Device(error) => error,
                 _ => Error::new(
                     self.inner.name(),
@@ -203,7 +205,7 @@ impl Device for Held {
     }
 
     fn write_at(&self, at: Bytes, data: &[u8]) -> hectare_device::Result<()> {
-        self.refuse_lost()?;
+        self.refuse_lost(Operation::Write)?;
         self.follow(at, data)?;
         self.write_around(at, data)
     }
@@ -214,27 +216,29 @@ impl Device for Held {
             self.write_all_at(at, parts)?;
             return self.flush();
         }
-        self.refuse_lost()?;
+        self.refuse_lost(Operation::Write)?;
         self.inner.write_durable(at, parts)
     }
 
+    /// A flush changes nothing, but its caller is promised something that the next owner may undo.
     fn flush(&self) -> hectare_device::Result<()> {
+        self.refuse_lost(Operation::Flush)?;
         self.inner.flush()
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
-        self.refuse_lost()?;
+        self.refuse_lost(Operation::Zero)?;
         self.each_part(at, len, |at, len| self.inner.zero(at, len))
     }
 
     fn discard(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
-        self.refuse_lost()?;
+        self.refuse_lost(Operation::Discard)?;
         self.each_part(at, len, |at, len| self.inner.discard(at, len))
     }
 
     fn copy_within(&self, from: Bytes, to: Bytes, len: Bytes) -> hectare_device::Result<()> {
         let span = |at: Bytes| at.get()..at.get().saturating_add(len.get());
-        self.refuse_lost()?;
+        self.refuse_lost(Operation::Copy)?;
         if !self.is_special(&span(from)) && !self.is_special(&span(to)) {
             return self.inner.copy_within(from, to, len);
         }
@@ -244,7 +248,7 @@ impl Device for Held {
     }
 
     fn resize(&self, len: Bytes) -> hectare_device::Result<()> {
-        self.refuse_lost()?;
+        self.refuse_lost(Operation::Resize)?;
         self.inner.resize(len)
     }
 

@@ -15,7 +15,11 @@
 mod error;
 mod guard;
 mod held;
+mod lease;
+#[cfg(test)]
+mod tests;
 
 pub use error::{Error, Result};
-pub use guard::{Guard, OnLoss, enter};
+pub use guard::{Guard, OnLoss, Options, enter};
 pub use held::{Held, Hold, hold};
+pub use lease::taken;

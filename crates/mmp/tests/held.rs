@@ -7,7 +7,7 @@ use hectare_device::{Device, FileOptions, MemoryDevice};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_mmp::{Error, hold};
+use hectare_mmp::{Error, Options, hold};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{Skip, dumpe2fs_superblock, mke2fs, scratch, skip};
 use hectare_units::{BlockNr, Bytes, GroupNr};
@@ -56,7 +56,7 @@ fn the_program_finds_it_clean_and_others_find_it_in_use() {
     let inner: Arc<dyn Device> = Arc::<MemoryDevice>::clone(&disk);
     let sb = superblock(&*disk);
     let (old, new) = (BlockNr::new(sb.raw().s_mmp_block.get()), BlockNr::new(12_000));
-    let (held, hold_) = hold(&inner).unwrap();
+    let (held, hold_) = hold(&inner, &Options::default()).unwrap();
     assert_eq!(mark(&*held, &sb, old).status, Status::Clean);
     let first = mark(&*disk, &sb, old);
     assert!(is_in_use(&first));
@@ -89,7 +89,7 @@ fn another_hosts_mark_ends_all_changes() {
     let inner: Arc<dyn Device> = Arc::<MemoryDevice>::clone(&disk);
     let sb = superblock(&*disk);
     let block = BlockNr::new(sb.raw().s_mmp_block.get());
-    let (held, hold_) = hold(&inner).unwrap();
+    let (held, hold_) = hold(&inner, &Options::default()).unwrap();
     let status = Status::InUse { node: "elsewhere".into(), device: "sdz".into(), sequence: 5 };
     let other = Mmp { status, time: 1_800_000_000, check_interval: 5 };
     disk.write_at(block.offset(sb.geometry().block_size), &other.render(sb.seed())).unwrap();
@@ -112,7 +112,7 @@ fn e2fsprogs_see_that_a_volume_is_held() {
     fs::write(&image, disk.to_vec()).unwrap();
     let file: Arc<dyn Device> =
         Arc::new(FileOptions::new().write(true).exclusive(false).open(&image).unwrap());
-    let (held, hold_) = hold(&file).unwrap();
+    let (held, hold_) = hold(&file, &Options::default()).unwrap();
     let said = run(tune2fs.args(["-L", "x"]).arg(&image));
     assert!(!said.succeeded() && said.report().contains("MMP"), "{}", said.report());
     drop(held);

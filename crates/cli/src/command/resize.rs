@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let is_file = std::fs::metadata(&arguments.image).is_ok_and(|metadata| metadata.is_file());
     let cuts = is_file && arguments.part.is_whole() && !arguments.keep_file;
     let shown_as = arguments.part.shown(&name);
-    let done = while_held(&shown_as, &disk, |disk| {
+    let done = while_held(&arguments.image, &shown_as, &disk, |disk| {
         hectare_resize::resize(disk, target, cuts, &options).map_err(of)
     })?;
     let mut out = Output::new();

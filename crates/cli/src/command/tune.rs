@@ -135,7 +135,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     refuse_other(&*device, &name)?;
     let change = |device: &_| tune(device, &changes).map_err(|error| Failure::of(&name, error));
     // A mark that is to be cleared is not waited for.
-    let outcome = if changes.clear_mmp { change(&device)? } else { while_held(&name, &device, change)? };
+    let outcome = if changes.clear_mmp {
+        change(&device)?
+    } else {
+        while_held(&arguments.image, &name, &device, change)?
+    };
     let changed = changed(&outcome.before, &outcome.after);
     if arguments.json {
         let image = JsonName(arguments.image.as_os_str().as_bytes().to_vec());

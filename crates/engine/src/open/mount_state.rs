@@ -104,7 +104,7 @@ fn end(core: &Core) -> Result<()> {
     let mmp = core.state.mmp.lock().take();
     match mmp {
         // That is the last change of the volume: it is somebody else's from then on.
-        Some(mmp) => mmp.leave(),
+        Some(mmp) => Ok(mmp.leave()?),
         None => Ok(core.state.device.flush()?),
     }
 }

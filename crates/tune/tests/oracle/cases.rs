@@ -219,7 +219,7 @@ fn held(options: &[(&str, &str)]) -> Result<(), Skip> {
     let image = base.make()?;
     let before = hectare_oracle::dumped(&image)?;
     let disk: Arc<dyn Device> = Arc::new(FileOptions::new().write(true).open(&image).unwrap());
-    let (device, hold) = hectare_mmp::hold(&disk).unwrap();
+    let (device, hold) = hectare_mmp::hold(&disk, &hectare_mmp::Options::default()).unwrap();
     let changed = hectare_tune::tune(&device, &changes(options));
     changed.unwrap_or_else(|error| panic!("{options:?}: {error}"));
     let width = hectare_resize::Width::AsNeeded;

@@ -1,11 +1,15 @@
 //! Two hosts and one volume, by a clock that the tests set.
 
-use super::lease::{Clock, Lease};
-use super::*;
-use hectare_device::{Mark, MemoryDevice};
+use crate::guard::{MmpBlock, Wait, program_of, user_name};
+use crate::lease::{Clock, Lease};
+use hectare_device::{Device, Fence, FencedDevice, Mark, MemoryDevice};
+use hectare_ext4::mmp::{Mmp, Status};
+use hectare_units::{BlockNr, Bytes};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-const PLACE: MmpBlock = MmpBlock { at: Bytes::new(4096), block: BlockNr::new(4), len: 1024, seed: None };
+const PLACE: MmpBlock = MmpBlock { at: Bytes::new(4096), block: BlockNr::new(4), seed: None };
 
 fn mark(node: &str, sequence: u32, check_interval: u16) -> Mmp {
     let status = Status::InUse { node: node.into(), device: "hectare[7] vol".into(), sequence };
@@ -171,4 +175,33 @@ fn the_program_is_in_the_name() {
     }
     let name = user_name("nbd+unix:///exports/vol?socket=/run/s");
     assert!(name.ends_with("] vol") && program_of(&name).is_some(), "{name}");
+}
+
+/// The mark of a volume whose protection moves: it is judged, and renewed, in its new place only.
+#[test]
+fn a_mark_that_moves_leaves_its_old_place_alone() {
+    let (device, time) = setting();
+    let host = Host::takes(&device, &time, mark("a", 10, 10));
+    let to = MmpBlock { at: Bytes::new(8192), block: BlockNr::new(8), seed: None };
+    assert!(host.lease.moved(&*device, Some(to)).unwrap() && !host.lease.moved(&*device, Some(to)).unwrap());
+    device.write_at(PLACE.at, &[7; 1024]).unwrap();
+    time.fetch_add(60_000, Ordering::SeqCst);
+    let write = || host.lease.check(&*device, hectare_device::Operation::Write);
+    write().unwrap();
+    assert!(host.lease.renew(&*device, mark("a", 11, 10)).unwrap());
+    let mut old = [0; 1024];
+    device.read_at(PLACE.at, &mut old).unwrap();
+    assert!(old == [7; 1024]);
+    to.write(&*device, &mark("b", 500, 10)).unwrap();
+    time.fetch_add(60_000, Ordering::SeqCst);
+    assert!(write().unwrap_err().to_string().contains("host b"));
+    // Where there is no protection any more, nothing is judged or written.
+    let host = Host::takes(&device, &time, mark("a", 10, 10));
+    assert!(host.lease.moved(&*device, None).unwrap());
+    device.write_at(PLACE.at, &[7; 1024]).unwrap();
+    time.fetch_add(60_000, Ordering::SeqCst);
+    host.lease.check(&*device, hectare_device::Operation::Write).unwrap();
+    assert!(host.lease.renew(&*device, mark("a", 11, 10)).unwrap());
+    device.read_at(PLACE.at, &mut old).unwrap();
+    assert!(old == [7; 1024]);
 }

@@ -2,17 +2,20 @@
 //!
 //! Others take a volume over when its mark did not change while they waited, put their own mark in its place,
 //! and wait as long again before they change anything else. Both waits are longer than twice the interval in
-//! the mark that they saw ([`Lease::valid`]). So whoever saw its own mark in its place may change the volume
+//! the mark that they saw ([`Lease::valid`]). So a process that saw its own mark in its place may change the volume
 //! for that interval: another's first change comes later, even if that other host came right after. What is
 //! left, the interval and a second, is for requests that are on their way.
 //!
 //! Time is that of the boot clock: it goes on while the machine is suspended and while the process is stopped.
 //!
 //! Invariant: once another's mark was seen, the lease is lost for good.
+//!
+//! Hazard: where the mark moves ([`Lease::moved`]), its old block may become a file's at once. So nothing is written
+//! in the old place from then on: a mark is renewed and moved one at a time.
 
-use super::{MmpBlock, described};
 use crate::error::Result;
-use hectare_device::{Device, Fence, Mark};
+use crate::guard::{MmpBlock, described};
+use hectare_device::{Device, Fence, Mark, Operation, Reason};
 use hectare_ext4::mmp::{Mmp, RawMmp, Status};
 use parking_lot::Mutex;
 #[cfg(test)]
@@ -22,7 +25,7 @@ use std::time::Duration;
 
 /// Where the time comes from.
 #[derive(Clone)]
-pub(super) enum Clock {
+pub(crate) enum Clock {
     /// The machine's boot clock.
     Boot,
     /// One that a test sets, in milliseconds.
@@ -31,7 +34,7 @@ pub(super) enum Clock {
 }
 
 impl Clock {
-    pub(super) fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         match self {
             Self::Boot => {
                 let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -46,8 +49,9 @@ impl Clock {
 }
 
 /// The mark of this process.
-pub(super) struct Lease {
-    place: MmpBlock,
+pub(crate) struct Lease {
+    /// Held while the mark is written or moved.
+    writing: Mutex<()>,
     clock: Clock,
     marks: Mutex<Marks>,
     /// When the mark was last seen in its place, in milliseconds of the clock: when that reading began.
@@ -59,6 +63,8 @@ pub(super) struct Lease {
 }
 
 struct Marks {
+    /// Where they stand; nowhere if the volume has no protection any more.
+    place: Option<MmpBlock>,
     /// The last one that is durable.
     durable: Mmp,
     /// The last one that was written, or may have been.
@@ -73,7 +79,7 @@ fn milliseconds(time: Duration) -> u64 {
 
 impl Lease {
     /// A lease of which the mark was seen by a reading that began at `seen`.
-    pub(super) fn new(
+    pub(crate) fn new(
         place: MmpBlock,
         clock: Clock,
         mark: Mmp,
@@ -81,17 +87,49 @@ impl Lease {
         alarm: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
         let valid = AtomicU64::new(valid_for(&mark, &mark));
-        let marks = Mutex::new(Marks { durable: mark.clone(), newest: mark, lost: None });
-        Self { place, clock, marks, seen: AtomicU64::new(milliseconds(seen)), valid, alarm }
+        let marks = Marks { place: Some(place), durable: mark.clone(), newest: mark, lost: None };
+        let (writing, marks) = (Mutex::default(), Mutex::new(marks));
+        Self { writing, clock, marks, seen: AtomicU64::new(milliseconds(seen)), valid, alarm }
     }
 
     /// Who has the volume, if it is lost.
-    pub(super) fn lost(&self) -> Option<String> {
+    pub(crate) fn lost(&self) -> Option<String> {
         self.marks.lock().lost.clone()
     }
 
+    /// Where the mark stands, if it stands anywhere.
+    pub(crate) fn place(&self) -> Option<MmpBlock> {
+        self.marks.lock().place
+    }
+
+    /// Has the mark stand in another place, or nowhere. Returns whether it did not stand there before.
+    ///
+    /// # Errors
+    /// If it can't be written there.
+    pub(crate) fn moved(&self, device: &dyn Device, to: Option<MmpBlock>) -> Result<bool> {
+        let _writing = self.writing.lock();
+        let (from, newest) = (self.place(), self.newest());
+        if from == to {
+            return Ok(false);
+        }
+        if let Some(to) = to {
+            to.write(device, &newest)?;
+        }
+        let mut marks = self.marks.lock();
+        (marks.place, marks.durable) = (to, newest);
+        Ok(true)
+    }
+
+    /// Returns an error if nothing may be changed any more: another host has the volume. Reads the mark if it was
+    /// not seen for long.
+    pub(crate) fn check(&self, device: &dyn Device, operation: Operation) -> hectare_device::Result<()> {
+        let Some(place) = self.place() else { return Ok(()) };
+        hectare_device::pass(self, |mark| device.read_fresh(place.at, mark))?
+            .map_err(|who| hectare_device::Error::new(device.name(), operation, None, Reason::Taken(who)))
+    }
+
     /// The mark that was written last.
-    pub(super) fn newest(&self) -> Mmp {
+    pub(crate) fn newest(&self) -> Mmp {
         self.marks.lock().newest.clone()
     }
 
@@ -99,22 +137,24 @@ impl Lease {
     ///
     /// # Errors
     /// If the device fails; the mark on it is then the new one or an older one of ours.
-    pub(super) fn renew(&self, device: &dyn Device, new: Mmp) -> Result<bool> {
-        let looked = hectare_device::look(self, |mark| device.read_fresh(self.place.at, mark))?;
+    pub(crate) fn renew(&self, device: &dyn Device, new: Mmp) -> Result<bool> {
+        let _writing = self.writing.lock();
+        let Some(place) = self.place() else { return Ok(true) };
+        let looked = hectare_device::look(self, |mark| device.read_fresh(place.at, mark))?;
         {
             let mut marks = self.marks.lock();
             match looked {
                 Ok(()) => {}
                 Err(_) if marks.lost.is_some() => return Ok(false),
                 Err(why) => {
-                    self.lose(&mut marks, format!("somebody unknown ({why})"));
+                    self.lose(&mut marks, format!("an unknown host ({why})"));
                     return Ok(false);
                 }
             }
             self.valid.store(valid_for(&marks.durable, &new), Ordering::SeqCst);
             marks.newest = new.clone();
         }
-        self.place.write(device, &new)?;
+        place.write(device, &new)?;
         let mut marks = self.marks.lock();
         self.valid.store(valid_for(&new, &new), Ordering::SeqCst);
         marks.durable = new;
@@ -137,7 +177,8 @@ fn valid_for(one: &Mmp, other: &Mmp) -> u64 {
 }
 
 /// What an error says once another host has the volume.
-pub(crate) fn taken(who: &str) -> String {
+#[must_use]
+pub fn taken(who: &str) -> String {
     format!(
         "another host has the volume in use as well (MMP): {who}; nothing more is changed here, run \
          e2fsck -fy"
@@ -188,7 +229,8 @@ impl Fence for Lease {
         if let Some(who) = &marks.lost {
             return Mark::Lost(taken(who));
         }
-        match Mmp::parse(mark, self.place.block, self.place.seed) {
+        let Some(place) = marks.place else { return Mark::Ours };
+        match Mmp::parse(mark, place.block, place.seed) {
             Ok(found) if marks.are_like(&found.status) => {
                 self.seen.fetch_max(milliseconds(asked), Ordering::SeqCst);
                 Mark::Ours
