@@ -99,6 +99,11 @@ fn an_opener_that_was_stopped_writes_nothing_after_another_took_the_volume() {
     let (path, served, there) = volume(folder.path());
     let first = Waiting::start(&there, SCRIPT);
     first.signal(Signal::STOP);
+    // Programs that change a volume as a whole don't take it either, unless that is asked for.
+    for change in [&["tune", "-L", "x", &there][..], &["resize", &there, "32M"]] {
+        let ran = hectare(change);
+        assert!(ran.refused().contains("--takeover"), "{change:?}: {}", ran.err);
+    }
     let take = |name: &str| {
         let new = format!("{there}:/{name}");
         hectare_within(&["mkdir", "--takeover", &new], Duration::from_secs(120)).ok()
