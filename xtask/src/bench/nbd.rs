@@ -323,7 +323,9 @@ impl Ground {
         command.arg(format!("--uri={uri}")).arg(format!("--rw={kind}")).arg(format!("--iodepth={DEPTH}"));
         command.arg(format!("--runtime={}", self.options.seconds)).arg(format!("--size={}", self.len()));
         let output = command.output().map_err(|error| error.to_string())?;
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        // The engine prints a line about its connection first.
+        let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or(0);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout[start..])
             .map_err(|error| format!("fio: {error}: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
         let side = if work == Work::RandomRead { "read" } else { "write" };
         let bytes = report["jobs"][0][side]["bw_bytes"].as_f64().filter(|bytes| *bytes > 0.0);
