@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 use hectare_device::{Device, SparseDevice};
-use hectare_engine::Timestamp;
+use hectare_engine::{Creation, OpenOptions, Timestamp, Volume};
 use hectare_mkfs::{FormatOptions, Plan, execute};
 use hectare_nbd::{Address, Export, Listener, NbdDevice, Options, Place, Server, Stopper};
-use hectare_oracle::{skip, tool::need};
+use hectare_oracle::{Skip, skip, tool::need};
 use hectare_units::{Bytes, index_of};
 use std::path::Path;
 use std::process::Child;
@@ -38,6 +38,22 @@ impl Drop for Ours {
 
 /// A server of others.
 struct Theirs(Child);
+
+impl Theirs {
+    /// nbdkit with that many bytes in memory, of which it stores those that are not zero.
+    fn start(socket: &Path, size: u64) -> Result<Self, Skip> {
+        let mut nbdkit = need("nbdkit")?;
+        let _ = std::fs::remove_file(socket);
+        let child = nbdkit.args(["-f", "-U"]).arg(socket).args(["memory", &size.to_string()]).spawn();
+        let server = Self(child.unwrap());
+        let began = Instant::now();
+        while !socket.exists() {
+            assert!(began.elapsed() < Duration::from_secs(60), "nbdkit makes no socket");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
 
 impl Drop for Theirs {
     fn drop(&mut self) {
@@ -87,25 +103,44 @@ fn an_ext4_volume_on_nbdkit_is_as_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     for size in [64 << 30, EIB] {
-        let mut nbdkit = match need("nbdkit") {
-            Ok(nbdkit) => nbdkit,
+        let _server = match Theirs::start(&socket, size) {
+            Ok(server) => server,
             Err(reason) => skip!("remote_sizes::an_ext4_volume_on_nbdkit_is_as_in_memory", reason),
         };
-        let _ = std::fs::remove_file(&socket);
-        let child =
-            nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", &size.to_string()]).spawn().unwrap();
-        let _server = Theirs(child);
-        let began = Instant::now();
-        while !socket.exists() {
-            assert!(began.elapsed() < Duration::from_secs(60), "nbdkit makes no socket");
-            std::thread::sleep(Duration::from_millis(20));
-        }
         let (here, client) = (SparseDevice::new(Bytes::new(size)), client(&socket));
         let is_zeroed = client.is_zeroed();
         make_ext4(&here, is_zeroed);
         make_ext4(&*client, is_zeroed);
         assert_alike(&here, &*client);
         assert!(client.requests() < 200_000, "{} bytes: {}", size, client.requests());
+    }
+}
+
+/// Trimming an export of this size would take millions of requests; opening a volume reads what it touches.
+#[test]
+fn ten_petabytes_are_made_and_opened_with_few_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let _server = match Theirs::start(&socket, 10 << 50) {
+        Ok(server) => server,
+        Err(reason) => skip!("remote_sizes::ten_petabytes_are_made_and_opened_with_few_requests", reason),
+    };
+    let maker = client(&socket);
+    let plan = Plan::new(&ext4_options(), maker.len(), maker.is_zeroed()).unwrap();
+    execute(&plan, &*maker, &plan.empty(), 2).unwrap();
+    assert!(maker.requests() < 100_000, "made by {} requests", maker.requests());
+    drop(maker);
+    for options in [OpenOptions::read_only(), OpenOptions::default()] {
+        let (client, read_only) = (client(&socket), options.read_only);
+        let device: Arc<dyn Device> = Arc::<NbdDevice>::clone(&client);
+        let volume = Volume::open(device, options).unwrap();
+        assert_eq!(volume.read_dir("/").unwrap().len(), 1);
+        assert!(client.requests() <= 50, "opened by {} requests, read-only {read_only}", client.requests());
+        if !read_only {
+            volume.create_dir("/d", Creation::default()).unwrap();
+        }
+        volume.close().unwrap();
+        assert!(client.requests() <= 100, "used by {} requests", client.requests());
     }
 }
 

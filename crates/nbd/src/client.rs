@@ -52,7 +52,8 @@ use std::time::Duration;
 /// Reads from this length on are preceded by the question where there is data.
 const ASK_MIN: u64 = 1 << 20;
 
-/// The most requests that a hint is worth.
+/// The most requests that trimming a whole export is worth. On a larger one, hints are left out that take several
+/// requests: a caller that trims all of it may do so in pieces.
 const HINTS_MAX: u64 = 1 << 16;
 
 /// The most requests to find out whether a whole export is zeros.
@@ -278,7 +279,7 @@ impl NbdDevice {
     /// Gives whole blocks up; whether they read as zeros now.
     fn discard_blocks(&self, span: Span) -> std::result::Result<bool, Failure> {
         let step = pieces::range_max(&self.link.agreed);
-        if span.len.get() / step > HINTS_MAX {
+        if self.len().get() / step > HINTS_MAX && span.len.get() > step {
             return Ok(false);
         }
         if self.has(ExportFlags::TRIM) {
