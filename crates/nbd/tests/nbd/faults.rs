@@ -10,7 +10,6 @@ use hectare_units::{Bytes, index_of, u64_of};
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
-
 use std::time::Duration;
 
 /// Each thread has as many bytes of its own.
@@ -92,25 +91,32 @@ fn a_server_that_crashes_and_forgets_loses_nothing() {
         let proxy = Proxy::start(&socket, &behind, || u64::MAX / 2);
         let start = || Ours::start(Arc::clone(&device) as _, &behind, false);
         let mut server = Some(start());
+        // A crash comes after so many changes, not after a time: a fast machine would be done before it.
+        device.wait_after(20);
         let client = NbdDevice::open(&on(&socket, "vol"), &options()).unwrap();
         let (expected, crashes) = std::thread::scope(|scope| {
             let working = scope.spawn(|| all_work(&client, seed, 150));
             let mut random = SplitMix64::new(seed + 77);
             let mut crashes = 0_u64;
             while !working.is_finished() {
-                // On a busy machine a connection takes longer to be made than the first pauses last.
-                std::thread::sleep(Duration::from_millis((5 + random.below(20)) * (1 + crashes / 8)));
+                if !device.waits() {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
                 // No reply gets through that says what is not so.
                 proxy.block();
                 device.die();
                 server.take().expect("one runs").stop().unwrap();
                 device.revive(|| random.below(2) == 0);
+                // What is replayed counts as well, so later crashes leave room for more of it.
+                device.wait_after((30 + random.below(30)) * (1 + crashes / 8));
                 server = Some(start());
                 proxy.unblock();
                 crashes += 1;
             }
             (working.join().unwrap(), crashes)
         });
+        device.wait_after(u64::MAX);
         client.flush().unwrap();
         assert!(crashes > 1 && client.reconnects() > 0, "seed {seed}: {crashes} crashes");
         assert!(device.durable() == expected, "seed {seed}: after {crashes} crashes");

@@ -15,6 +15,8 @@ pub(crate) struct Volatile {
     dying: AtomicBool,
     /// How long the next write takes, in milliseconds.
     delay_ms: AtomicU64,
+    /// How many more changes are made before the next waits for a crash.
+    budget: AtomicU64,
 }
 
 impl Volatile {
@@ -26,6 +28,7 @@ impl Volatile {
             changed: Mutex::default(),
             dying: AtomicBool::new(false),
             delay_ms: AtomicU64::new(0),
+            budget: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -41,6 +44,27 @@ impl Volatile {
             copy(from, to, at, len);
         }
         self.dying.store(false, Ordering::SeqCst);
+    }
+
+    /// Lets `changes` more be made; the one after waits until the machine dies.
+    pub(crate) fn wait_after(&self, changes: u64) {
+        self.budget.store(changes, Ordering::SeqCst);
+    }
+
+    /// Whether no change is made any more until the machine dies.
+    pub(crate) fn waits(&self) -> bool {
+        self.budget.load(Ordering::SeqCst) == 0
+    }
+
+    /// Takes one change from the budget.
+    fn spend(&self) {
+        let less = |left: u64| left.checked_sub(1);
+        while self.budget.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
+            if self.dying.load(Ordering::SeqCst) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Makes the next write take that long before it is done.
@@ -78,6 +102,7 @@ impl Device for Volatile {
     }
 
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
+        self.spend();
         std::thread::sleep(Duration::from_millis(self.delay_ms.swap(0, Ordering::SeqCst)));
         self.now.write_at(at, data)?;
         self.note(at, Bytes::of(data.len()));
