@@ -4,6 +4,7 @@
 //! Hazard: an address may have a password or a signature in it, which is refused; it is never shown.
 
 use crate::failure::{Failure, Outcome, tell};
+use crate::heading;
 use crate::name::shown;
 use crate::size_arg::parse_size;
 use hectare_device::Device;
@@ -20,6 +21,7 @@ static USED: Mutex<Vec<Arc<Bucket>>> = Mutex::new(Vec::new());
 
 /// How object stores are used.
 #[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = heading::SERVERS)]
 pub(crate) struct StoreArguments {
     /// For volumes in object stores (s3://...): the directory for writes that are not flushed yet [default:
     /// hectare/store in the cache directory]
