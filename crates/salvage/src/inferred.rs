@@ -314,9 +314,11 @@ fn reached(source: &Source, table: &Table, sb: &SuperBlock, least: u32) -> u32 {
     let mut used = 0_u32;
     for block in 0.. {
         let bytes = read(source, table.at + block * table.size.bytes().get(), table.size.len());
-        let is_inode = |(index, slot): (u32, &[u8])| plausible::judge(slot, InodeNr::new(index), sb).is_some();
+        let is_inode =
+            |(index, slot): (u32, &[u8])| plausible::judge(slot, InodeNr::new(index), sb).is_some();
         let is_table = (slots + 1..).zip(bytes.chunks_exact(table.inode_size)).any(is_inode);
-        let is_past = slots >= 8 * table.size.get() || table.at + block * table.size.bytes().get() >= source.len();
+        let is_past =
+            slots >= 8 * table.size.get() || table.at + block * table.size.bytes().get() >= source.len();
         if is_past || (slots >= least && !is_table && bytes.iter().any(|byte| *byte != 0)) {
             break;
         }

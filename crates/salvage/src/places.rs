@@ -32,11 +32,7 @@ pub(crate) struct Table {
 
 /// The tables of all groups, in the order of groups, and what is wrong with descriptors; `first` is the place of
 /// the first table, if that is known otherwise.
-pub(crate) fn tables(
-    source: &Source,
-    sb: &SuperBlock,
-    first: Option<BlockNr>,
-) -> (Vec<Table>, Vec<String>) {
+pub(crate) fn tables(source: &Source, sb: &SuperBlock, first: Option<BlockNr>) -> (Vec<Table>, Vec<String>) {
     let geometry = sb.geometry();
     let mut finder = Finder { source, sb, layout: Layout::new(geometry.clone(), 0, false).ok() };
     let (mut tables, mut notes): (Vec<Table>, Vec<String>) = (Vec::new(), Vec::new());

@@ -21,10 +21,14 @@ fn volume(arguments: &[&str], size: &str) -> Result<Vec<u8>, Skip> {
     let folder = tempfile::tempdir().unwrap();
     let (source, image) = (folder.path().join("source"), folder.path().join("disk.img"));
     fs::create_dir_all(source.join("many")).unwrap();
-    fs::write(source.join("large"), (0..400_000_u32).map(|n| n.to_le_bytes()[1]).collect::<Vec<_>>()).unwrap();
+    fs::write(source.join("large"), (0..400_000_u32).map(|n| n.to_le_bytes()[1]).collect::<Vec<_>>())
+        .unwrap();
     for nr in 0..250_u8 {
-        fs::write(source.join(format!("many/file with a name of some length {nr}")), vec![nr; 40 * usize::from(nr)])
-            .unwrap();
+        fs::write(
+            source.join(format!("many/file with a name of some length {nr}")),
+            vec![nr; 40 * usize::from(nr)],
+        )
+        .unwrap();
     }
     std::os::unix::fs::symlink("many", source.join("link")).unwrap();
     let arguments = [arguments, &["-d", source.to_str().unwrap()]].concat();

@@ -120,7 +120,9 @@ impl Talk<'_> {
         let is_fast = self.request_time.load(Ordering::Relaxed) < AT_ONCE;
         let mut batch = Vec::with_capacity(if is_fast { BATCH_MAX } else { 1 });
         match self.read(from) {
-            Ok((request, payload)) if request.command != Command::Disconnect => batch.push((request, payload)),
+            Ok((request, payload)) if request.command != Command::Disconnect => {
+                batch.push((request, payload))
+            }
             _ => {
                 receiving.take();
                 return None;
@@ -307,7 +309,6 @@ impl Talk<'_> {
         let kind = if extended { kind::STATUS_EXTENDED } else { kind::STATUS };
         replies.chunk(request, kind, true, &[], &payload)
     }
-
 }
 
 /// The replies to a batch.
