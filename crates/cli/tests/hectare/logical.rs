@@ -133,6 +133,17 @@ fn a_volume_in_a_partition_is_named_found_and_mounted() {
     hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
     assert!(hectare(&[&["cat"][..], &named, &[&format!("{disk}:/f")]].concat()).ok().out == vec![9; 1 << 20]);
     hectare(&[&["check"][..], &named, &[&disk]].concat()).ok();
+    // Found, it is resized within its length as well; beyond that it is refused by name.
+    hectare_oracle::until(|| hectare(&["check", &disk]).code == Some(0));
+    let len = fs::metadata(&disk).unwrap().len();
+    let shrunk = hectare(&["resize", "--json", &disk, "16M"]).ok().json();
+    assert_eq!((shrunk["blocks"].as_u64(), &shrunk["uncut"]), (Some(16 << 10), &serde_json::Value::Null));
+    let refused = hectare(&["resize", &disk, "48M"]);
+    assert!(refused.err.contains("vg/root") && refused.err.contains("lvresize"), "{}", refused.err);
+    assert_eq!(refused.code, Some(1));
+    hectare(&["resize", &disk]).ok();
+    assert_eq!(fs::metadata(&disk).unwrap().len(), len);
+    hectare(&["check", &disk]).ok();
 }
 
 #[test]
