@@ -13,14 +13,17 @@ use std::time::Duration;
 
 const LEN: usize = 200_000;
 
-/// What is done to a volume: so many turns, each with changes and a flush.
+/// Gives a range of a volume's bytes a value.
+type Fill<'a> = &'a mut dyn FnMut(std::ops::Range<usize>, u8);
+
+/// What is done to a volume: N turns, each with changes and a flush.
 #[derive(Clone, Copy)]
 struct Life {
     turns: u8,
     /// How many patches there are in the end.
     patches: usize,
     /// The changes of a turn: bytes that a range gets.
-    apply: fn(u8, &mut dyn FnMut(std::ops::Range<usize>, u8)),
+    apply: fn(u8, Fill<'_>),
 }
 
 /// Writes, also to parts of chunks, and zeros: chunks are put.
