@@ -70,8 +70,8 @@ pub(crate) fn refuse_cache_file() -> Outcome {
         return Ok(());
     }
     Err(Failure::Usage(
-        "--cache-file is for object stores: an NBD server has no number that changes with an export's content, \
-         so what was kept could be out of date"
+        "--cache-file is for object stores: an NBD server has no number that changes with an export's \
+         content, so what was kept could be out of date"
             .to_owned(),
     ))
 }

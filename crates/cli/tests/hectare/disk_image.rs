@@ -80,8 +80,11 @@ fn regression_a_partition_that_was_found_keeps_its_length(raw: &Path) {
     let made = qemu_img(&["convert", "-f", "raw", "-O", "qcow2", &raw, &qcow2]);
     let disks = if made.is_ok() { vec![raw, qcow2] } else { vec![raw] };
     for disk in &disks {
-        let blocks = |size: &str| hectare(&["resize", "--json", disk, size]).ok().json()["blocks"].clone();
-        assert_eq!([blocks("10M"), blocks("max"), blocks("-4M")], [10 << 10, 20 << 10, 16 << 10], "{disk}");
+        let resized = |size: &str| {
+            let done = hectare(&["resize", "--json", disk, size]).ok().json();
+            done["blocks"].as_u64().unwrap() * done["block_size"].as_u64().unwrap() >> 20
+        };
+        assert_eq!([resized("12M"), resized("max"), resized("-4M")], [12, 20, 16], "{disk}");
         let refused = hectare(&["resize", disk, "30M"]);
         assert!(refused.err.contains("make the partition larger first"), "{}", refused.err);
         assert_eq!(refused.code, Some(1));

@@ -137,10 +137,10 @@ fn a_volume_in_a_partition_is_named_found_and_mounted() {
     hectare_oracle::until(|| hectare(&["check", &disk]).code == Some(0));
     let len = fs::metadata(&disk).unwrap().len();
     let shrunk = hectare(&["resize", "--json", &disk, "16M"]).ok().json();
-    assert_eq!((shrunk["blocks"].as_u64(), &shrunk["uncut"]), (Some(16 << 10), &serde_json::Value::Null));
+    let bytes = shrunk["blocks"].as_u64().unwrap() * shrunk["block_size"].as_u64().unwrap();
+    assert_eq!((bytes, &shrunk["uncut"]), (16 << 20, &serde_json::Value::Null));
     let refused = hectare(&["resize", &disk, "48M"]);
-    assert!(refused.err.contains("vg/root") && refused.err.contains("lvresize"), "{}", refused.err);
-    assert_eq!(refused.code, Some(1));
+    assert!(refused.code == Some(1) && refused.err.contains("lvresize"), "{}", refused.err);
     hectare(&["resize", &disk]).ok();
     assert_eq!(fs::metadata(&disk).unwrap().len(), len);
     hectare(&["check", &disk]).ok();
