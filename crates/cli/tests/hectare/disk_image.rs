@@ -82,7 +82,8 @@ fn regression_a_partition_that_was_found_keeps_its_length(raw: &Path) {
     for disk in &disks {
         let resized = |size: &str| {
             let done = hectare(&["resize", "--json", disk, size]).ok().json();
-            done["blocks"].as_u64().unwrap() * done["block_size"].as_u64().unwrap() >> 20
+            let bytes = done["blocks"].as_u64().unwrap() * done["block_size"].as_u64().unwrap();
+            bytes >> 20
         };
         assert_eq!([resized("12M"), resized("max"), resized("-4M")], [12, 20, 16], "{disk}");
         let refused = hectare(&["resize", disk, "30M"]);
