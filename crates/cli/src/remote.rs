@@ -277,6 +277,7 @@ pub(crate) struct Export {
 impl Export {
     /// The export that an image is.
     pub(crate) fn of(image: &Path, write: bool) -> Outcome<Self> {
+        store::refuse_cache_file()?;
         let text = image.as_os_str().as_bytes();
         let fail = |error: hectare_nbd::Error| Failure::of(shown(text), error);
         let address = Address::parse(text).map_err(fail)?;

@@ -28,4 +28,4 @@ pub use control::{AskError, GatherReport, ask, explanation, gather, may_remount,
 pub use http::{BindError, bind};
 pub use monitor::Monitor;
 pub use report::{Caches, ClassUnits, DeviceReport, Journal, Moved, Report, Search, Space};
-pub use watched::Watched;
+pub use watched::{ServerReport, Watched};
