@@ -256,7 +256,7 @@ fn regression_a_journal_with_a_name_keeps_it() {
     };
     case.change(&["write /dev/null .journal"]);
     let said = debugfs(&case.image, &["stat .journal"]).unwrap();
-    let nr = said.split_whitespace().nth(1).unwrap().to_owned();
+    let nr = said.split("Inode: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     let copy = format!("copy_inode <8> <{nr}>");
     case.change(&[&copy, "clri <8>", &format!("ssv journal_inum {nr}")]);
     let before = case.survey();
