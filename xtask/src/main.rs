@@ -9,6 +9,7 @@
 //! | `boot` | boots a Debian that was built from a container image, in a virtual machine (see [`boot`]) |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
+//! | `ceph` | volumes on a Ceph cluster of one node whose servers are killed (see [`ceph`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
 //! | `crash` | tests the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
 //! | `remote` | volumes on servers and networks that fail, from seeds (see [`remote`]) |
@@ -28,6 +29,7 @@
 
 mod bench;
 mod boot;
+mod ceph;
 mod conform;
 mod corpus;
 mod crash;
@@ -52,8 +54,8 @@ mod unicode;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|python|remote|repair|resize|salvage|soak|stress|unicode";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|ceph|fuzz|corpus|conform|crash|bench|\
+                     killed|live|mutate|python|remote|repair|resize|salvage|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
         ["boot", ref rest @ ..] => boot::run(rest),
+        ["ceph", ref rest @ ..] => ceph::run(rest),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["corpus", ref rest @ ..] => corpus::run(rest),
         ["conform", ref rest @ ..] => conform::run(rest),

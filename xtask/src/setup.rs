@@ -87,6 +87,16 @@ const TOOLS: [Tool; 71] = [
     ("openssl", "openssl"),
 ];
 
+/// What `cargo xtask ceph` uses besides. Tests don't, so it is installed for that job alone.
+const CEPH: [Tool; 6] = [
+    ("ceph-mon", "ceph-mon"),
+    ("ceph-osd", "ceph-osd"),
+    ("monmaptool", "ceph-base"),
+    ("ceph", "ceph-common"),
+    ("rbd", "ceph-common"),
+    ("/usr/lib/x86_64-linux-gnu/qemu/block-rbd.so", "qemu-block-extra"),
+];
+
 /// What the demo uses.
 const DEMO: [&str; 1] = ["e2fsck"];
 
@@ -100,6 +110,11 @@ pub(crate) fn run() -> bool {
 pub(crate) fn for_demo() -> bool {
     let used: Vec<Tool> = TOOLS.into_iter().filter(|(name, _)| DEMO.contains(name)).collect();
     install_missing(&used)
+}
+
+/// Installs what a Ceph cluster of one node needs.
+pub(crate) fn for_ceph() -> bool {
+    install_missing(&CEPH)
 }
 
 fn missing(of: &[Tool]) -> Vec<Tool> {

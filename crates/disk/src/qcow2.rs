@@ -11,7 +11,7 @@ use crate::error::{check, io};
 use crate::{Backing, Error, Named, Result};
 use hectare_device::{Claim, Device, Extent, FileDevice, FileOptions, Operation, Span};
 use hectare_probe::record::record;
-use hectare_units::Bytes;
+use hectare_units::{Bytes, index_of};
 use imago::file::File;
 use imago::format::PreallocateMode;
 use imago::format::gate::ImplicitOpenGate;
@@ -34,6 +34,12 @@ const SNAPSHOTS: usize = 60;
 const INCOMPATIBLE: usize = 72;
 const DIRTY: u64 = 1;
 const CORRUPT: u64 = 2;
+const HEADER_LEN: usize = 100;
+const CLUSTER_MAX: u64 = 2 << 20;
+
+/// The extension of a header that names features, and the bytes of an entry of it.
+const FEATURE_NAMES: u32 = 0x6803_f857;
+const FEATURE_NAME: usize = 48;
 
 type Image = FormatAccess<File>;
 
@@ -147,6 +153,28 @@ fn check_tables(file: &FileDevice) -> Result<()> {
     let counts = (head.be64(48), u64::from(head.be32(56)).saturating_mul(cluster));
     if [l1, counts].iter().any(|(at, len)| at.checked_add(*len).is_none_or(|end| end > room)) {
         return Err(Error::new(file.name(), "the qcow2 image is damaged: its tables lie beyond its end"));
+    }
+    check_extensions(file, cluster)
+}
+
+/// Refuses a table of feature names whose last entry is not whole, at which `imago` panics. What it refuses itself
+/// (extensions beyond the first cluster, sizes that can't be) is left to it.
+fn check_extensions(file: &FileDevice, cluster: u64) -> Result<()> {
+    let Some(head) = record(file, 0, 104)?.filter(|head| head.be32(4) == 3) else { return Ok(()) };
+    let start = u64::from(head.be32(HEADER_LEN));
+    let room = cluster.min(CLUSTER_MAX).min(file.len().get()).saturating_sub(start);
+    let Some(extensions) = record(file, start, index_of(room))? else { return Ok(()) };
+    let mut at = 0;
+    while at + 8 <= extensions.len() {
+        let (kind, len) = (extensions.be32(at), hectare_units::usize_of(extensions.be32(at + 4)));
+        if kind == 0 {
+            break;
+        }
+        if kind == FEATURE_NAMES && len % FEATURE_NAME != 0 {
+            let what = "the qcow2 image is damaged: its table of feature names is cut off";
+            return Err(Error::new(file.name(), what));
+        }
+        at = at.saturating_add(8).saturating_add(len.next_multiple_of(8));
     }
     Ok(())
 }

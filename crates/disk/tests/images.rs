@@ -279,3 +279,24 @@ fn regression_a_qcow2_that_counts_its_tables_as_free_is_not_written() {
         assert!(error.contains("its tables lie beyond its end"), "{at}: {error}");
     }
 }
+
+/// The crate that reads qcow2 panicked at a table of feature names whose last entry is cut off.
+#[test]
+fn regression_a_qcow2_with_a_cut_table_of_feature_names_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.qcow2");
+    // The extensions begin where the header says that it ends.
+    drop(changed(&path, 0, b"Q").unwrap());
+    let head = fs::read(&path).unwrap();
+    let at = u64::from(u32::from_be_bytes(head[100..104].try_into().unwrap()));
+    let names = |len: u32| [&0x6803_f857_u32.to_be_bytes()[..], &len.to_be_bytes()].concat();
+    for len in [1, 49, 97] {
+        let error = changed(&path, at, &names(len)).err().unwrap().to_string();
+        assert!(error.contains("its table of feature names is cut off"), "{len}: {error}");
+    }
+    // It may come later, and have no entry; nothing else is looked at.
+    let other = [&[0x12, 0x34, 0x56, 0x78, 0, 0, 0, 3, 1, 2, 3, 0, 0, 0, 0, 0][..], &names(1)].concat();
+    assert!(changed(&path, at, &other).err().unwrap().to_string().contains("is cut off"));
+    let none = [&names(0)[..], &[0; 8]].concat();
+    assert_eq!(changed(&path, at, &none).unwrap().len(), Bytes::mib(5));
+}

@@ -11,8 +11,11 @@
 //! replies are survived unseen; errors of the server end the volume, which then takes no further change.
 
 mod network;
+mod outside;
 mod program;
 mod store;
+
+pub use outside::Outside;
 
 use crate::error::{Error, Result};
 use hectare_check::Options as CheckOptions;
@@ -28,7 +31,7 @@ use hectare_repair::{Options as RepairOptions, Staged, write_out};
 use hectare_units::Bytes;
 use hectare_units::random::SplitMix64;
 use network::{Network, Served};
-use program::Program;
+use program::{Program, STEPS};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -164,7 +167,7 @@ fn one_run(seed: u64, folder: &Path, oracle: Option<&Oracle>) -> Checked<Outcome
     let longest = std::thread::scope(|scope| {
         let (served, network, store, stop) = (&mut served, &network, &store, &stop);
         let harm = scope.spawn(move || harm(fault, seed, served, network, store, folder, stop));
-        let longest = program.work(&volume);
+        let longest = program.work(&volume, |steps| steps < STEPS);
         stop.store(true, Ordering::SeqCst);
         harm.join().map_err(|_| "the thread that makes faults panicked".to_owned())??;
         Ok::<_, String>(longest)
@@ -215,8 +218,11 @@ fn open_options(seed: u64) -> OpenOptions {
 /// Makes a volume, with what differs for how things become durable.
 fn format(store: &Store, random: &mut SplitMix64) -> Checked {
     const FEATURES: [&str; 5] = ["", "mmp", "fast_commit", "^metadata_csum,orphan_file", "quota"];
+    format_with(store, random.pick(&FEATURES).copied().unwrap_or_default())
+}
+
+fn format_with(store: &Store, features: &str) -> Checked {
     let mut options = FormatOptions { journal_mib: Some(4), ..FormatOptions::default() };
-    let features = random.pick(&FEATURES).copied().unwrap_or_default();
     options.features.extend(parse_features(features).map_err(text_of)?);
     let plan = Plan::new(&options, LEN, true).map_err(text_of)?;
     execute(&plan, store, &plan.empty(), 1).map_err(text_of)?;

@@ -16,8 +16,8 @@ const FILES: usize = 4;
 const BLOCKS: usize = 12;
 const BLOCK: usize = 4096;
 const RECORD: usize = 1500;
-/// Steps of a run.
-const STEPS: u32 = 160;
+/// Steps of a run, and the fewest of one that waits for faults.
+pub(super) const STEPS: u32 = 160;
 
 /// A version that may be there, and one that must be.
 #[derive(Clone, Copy, Default)]
@@ -97,12 +97,12 @@ impl Program {
         self.ended.as_deref()
     }
 
-    /// Runs until its end, or an error. Returns how long the longest step took.
-    pub(super) fn work(&mut self, volume: &Volume) -> Duration {
+    /// Runs as long as it is to go on after so many steps, or to an error. Returns how long the longest step took.
+    pub(super) fn work(&mut self, volume: &Volume, goes_on: impl Fn(u32) -> bool) -> Duration {
         let mut longest = Duration::ZERO;
-        for step in 0..STEPS {
+        while goes_on(self.steps) {
             let began = Instant::now();
-            let done = if step == 0 { self.prepare(volume) } else { self.step(volume) };
+            let done = if self.steps == 0 { self.prepare(volume) } else { self.step(volume) };
             longest = longest.max(began.elapsed());
             match done {
                 Ok(()) => self.steps += 1,
