@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 const MANIFEST_MAGIC: [u8; 8] = *b"HECTSTOR";
 const TABLE_MAGIC: [u8; 8] = *b"HECTTABL";
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 const SLOT_LEN: usize = 32;
 const MANIFEST_HEAD: usize = 96;
 const TABLE_HEAD: usize = 40;
