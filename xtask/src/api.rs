@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::{
-    Attribute, Block, Expr, Fields, File, GenericParam, ImplItem, Item, ItemImpl, TraitItem, Type,
-    Visibility, parse_quote,
+    Attribute, Block, Expr, Fields, File, FnArg, GenericParam, ImplItem, Item, ItemImpl, Pat, Signature,
+    TraitItem, Type, Visibility, parse_quote,
 };
 
 /// The directory of a crate, and its snapshot.
@@ -217,6 +217,7 @@ fn skeleton(mut item: Item, public: &BTreeSet<String>) -> Option<Item> {
         }
         Item::Fn(item) => {
             *item.block = empty();
+            unpatterned(&mut item.sig);
             keep(&mut item.attrs);
             is_public(&item.vis)
         }
@@ -270,6 +271,7 @@ fn implementation(item: &mut ItemImpl, public: &BTreeSet<String>) -> bool {
     item.items.retain_mut(|inner| match inner {
         ImplItem::Fn(inner) => {
             inner.block = empty();
+            unpatterned(&mut inner.sig);
             keep(&mut inner.attrs);
             is_public(&inner.vis)
         }
@@ -302,7 +304,9 @@ fn concerns(item: &ItemImpl, public: &BTreeSet<String>) -> bool {
         Type::Path(path) => path.path.segments.last().map(|last| last.ident.to_string()),
         _ => None,
     };
-    let of_trait = item.trait_.as_ref().map(|(_, path, _)| names(path.to_token_stream())).unwrap_or_default();
+    // What the trait is of: of a name alone it can't be known whose it is.
+    let last = item.trait_.as_ref().and_then(|(_, path, _)| path.segments.last());
+    let of_trait = last.map(|last| names(last.arguments.to_token_stream())).unwrap_or_default();
     own.is_some_and(|own| public.contains(&own) || is_generic(&own))
         || of_trait.iter().any(|name| public.contains(name))
 }
@@ -355,6 +359,21 @@ fn visible(fields: Fields) -> Fields {
     }
 }
 
+/// Takes away that a function may change its own arguments.
+fn unpatterned(signature: &mut Signature) {
+    for argument in &mut signature.inputs {
+        match argument {
+            FnArg::Receiver(receiver) if receiver.reference.is_none() => receiver.mutability = None,
+            FnArg::Typed(argument) => {
+                if let Pat::Ident(name) = &mut *argument.pat {
+                    name.mutability = None;
+                }
+            }
+            FnArg::Receiver(_) => {}
+        }
+    }
+}
+
 /// Leaves the attributes that users notice.
 fn keep(attributes: &mut Vec<Attribute>) {
     let noticed = ["cfg", "deprecated", "derive", "must_use", "non_exhaustive", "repr"];
@@ -392,6 +411,7 @@ mod tests {
             impl Clone for Seen { fn clone(&self) -> Self { todo!() } }
             impl From<Seen> for u8 { fn from(seen: Seen) -> u8 { 1 } }
             impl Iterator for Hidden { type Item = u8; }
+            impl other::Seen for Hidden {}
             pub const N: usize = 7;
             const OWN: usize = 7;
             #[cfg(test)] mod tests { pub fn never() {} }
@@ -430,6 +450,10 @@ mod tests {
         assert_eq!(before, of("/// Documented now.\npub fn a(x: u8) { drop(x) }"));
         assert_ne!(of("pub enum E { A }"), of("#[non_exhaustive] pub enum E { A }"));
         assert_ne!(of("pub struct S(u8);"), of("pub struct S(pub u8);"));
+        assert_eq!(
+            of("impl S { pub fn f(mut self, mut a: u8) {} } pub struct S;"),
+            of("impl S { pub fn f(self, a: u8) {} } pub struct S;")
+        );
         assert_ne!(of("pub trait T { fn f(&self); }"), of("pub trait T { fn f(&self) {} }"));
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     complaints.iter().for_each(|(file, complaint)| eprintln!("{file}: {complaint}"));
     let Some(packages) = packages().map(|all| published(&all)) else { return false };
     let mut package = cargo();
-    package.args(["package", "--quiet", "--allow-dirty", "--no-verify"]);
+    package.args(["package", "--quiet", "--allow-dirty", "--no-verify", "--offline"]);
     packages.iter().for_each(|package_| drop(package.args(["--package", &package_.name])));
     complaints.is_empty() && shown(&mut package) && sizes(&packages) && (!verifies || verify(&packages))
 }
