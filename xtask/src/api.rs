@@ -408,7 +408,7 @@ mod tests {
             pub use inner::Seen;
             impl Seen { /// Doc.
                 #[must_use] pub fn z(&self) -> u8 { self.b } fn own(&self) {} pub fn a() {} }
-            impl Clone for Seen { fn clone(&self) -> Self { todo!() } }
+            impl Clone for Seen { fn clone(&self) -> Self { *self } }
             impl From<Seen> for u8 { fn from(seen: Seen) -> u8 { 1 } }
             impl Iterator for Hidden { type Item = u8; }
             impl other::Seen for Hidden {}

@@ -32,7 +32,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     let Some(packages) = packages().map(|all| published(&all)) else { return false };
     let mut package = cargo();
     package.args(["package", "--quiet", "--allow-dirty", "--no-verify", "--offline"]);
-    packages.iter().for_each(|package_| drop(package.args(["--package", &package_.name])));
+    package.args(packages.iter().flat_map(|one| ["--package", &one.name]));
     complaints.is_empty() && shown(&mut package) && sizes(&packages) && (!verifies || verify(&packages))
 }
 

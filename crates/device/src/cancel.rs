@@ -1,10 +1,10 @@
 //! The wish of a caller that a long call end early.
 //!
-//! A [`Cancel`] is shared between who runs a call and who may want no more of it. Long work asks it at
+//! A [`Cancel`] is shared between the thread that runs a call and those that may end it. Long work asks it at
 //! *checkpoints*: places where ending does no harm, some thousand operations or a piece of a large copy
 //! apart. A [`CancelDevice`](crate::CancelDevice) makes each operation of a device one.
 //!
-//! Invariant: a wish is never taken back. So work whose error was swallowed on its way can ask at the end
+//! Invariant: a wish is never withdrawn. So work whose error was swallowed on its way can ask at the end
 //! whether there was one, before it makes anything final.
 //!
 //! What it is not: a way to end one system call that hangs, or a thread.

@@ -9,13 +9,13 @@
 //! those of the device, with the reason [`Reason::Cancelled`](crate::device::Reason::Cancelled), or what came of
 //! it; [`Watch::is_cancelled`](crate::Watch::is_cancelled) says whether that was it.
 //!
-//! | call | until | what a cancelled call leaves |
-//! |---|---|---|
-//! | [`repair::repair`], [`repair::write_out`] | [`FirstChange`](Until::FirstChange) | the volume as it was; an undo file that was begun is of no use |
-//! | [`resize::resize`] | [`FirstFlush`](Until::FirstFlush) | the volume as it was; bytes that it does not use, and what lies behind it, may have changed |
-//! | [`tune`] | [`FirstChange`](Until::FirstChange) | the volume as it was |
+//! - [`repair::repair`] and [`repair::write_out`]: until [`FirstChange`](Until::FirstChange). The volume is as it
+//!   was; an undo file that was begun is of no use.
+//! - [`resize::resize`]: until [`FirstFlush`](Until::FirstFlush). The volume is as it was; what lies in blocks that
+//!   it does not use, and behind it, may have changed.
+//! - [`tune`]: until [`FirstChange`](Until::FirstChange). The volume is as it was.
 //!
-//! From then on they go on to their end: what they write is short, and a volume that is half changed helps
+//! From then on they continue to their end: what they write is short, and a volume that is half changed helps
 //! nobody.
 //!
 //! ```

@@ -65,8 +65,8 @@ type Report = dyn FnMut(Progress) -> ControlFlow<()> + Send;
 /// use hectare::{Watch, check, mkfs};
 /// use std::ops::ControlFlow;
 ///
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let image = folder.path().join("disk.img");
+/// # let place = tempfile::tempdir().unwrap();
+/// # let image = place.path().join("disk.img");
 /// # mkfs::Format::new().create(&image, 64 << 20).unwrap();
 /// let watch = Watch::new(|progress| {
 ///     println!("{:?}: {} of {:?}", progress.step, progress.done, progress.total);
@@ -114,7 +114,7 @@ impl Watch {
     }
 
     /// Ends the call at its next checkpoint, with an error of which
-    /// [`is_cancelled`](crate::Error::is_cancelled) is true; unless it is so far that it goes on to its end
+    /// [`is_cancelled`](crate::Error::is_cancelled) is true; unless it is so far that it continues to its end
     /// instead. Nothing happens if the call has ended.
     pub fn cancel(&self) {
         self.cancel.cancel();
@@ -185,7 +185,7 @@ impl State {
     /// A checkpoint: reports where the call is, if it is time. True if that cancels it.
     fn beat(&self) -> bool {
         let is_due = |reporter: &Mutex<Reporter>| {
-            // Where it is held, somebody is reporting.
+            // Where it is held, another thread reports.
             reporter.try_lock().is_some_and(|reporter| reporter.last.elapsed() >= EVERY)
         };
         if !self.report.as_ref().is_some_and(is_due) {

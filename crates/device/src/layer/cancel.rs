@@ -2,11 +2,11 @@
 //!
 //! So everything that works on a device can be ended early, without knowing of it. What a cancelled call
 //! leaves depends on the moment up to which it is refused ([`Until`]); a call that changes a volume in place
-//! is refused only before its first change, and then goes on to its end, so that cancelling never leaves a
+//! is refused only before its first change, and then continues to its end, so that cancelling never leaves a
 //! volume half changed.
 //!
-//! Hazard: work above may take a refused read for a damaged place, and go on. It can't act on that: a wish is
-//! never taken back, and the first change is refused as well.
+//! Hazard: work above may take a refused read for a damaged place, and continue. It can't act on that: a wish is
+//! never withdrawn, and the first change is refused as well.
 
 use crate::device::of_inner;
 use crate::{Cancel, Device, Error, Operation, Reason, Result, Span, total_len};
@@ -50,7 +50,7 @@ impl<D: Device> CancelDevice<D> {
         &self.inner
     }
 
-    /// Whether it is too late to cancel: the call goes on to its end, whatever is wished.
+    /// Whether it is too late to cancel: the call continues to its end, whatever is wished.
     #[must_use]
     pub fn is_past(&self) -> bool {
         self.is_past.load(Ordering::Relaxed)

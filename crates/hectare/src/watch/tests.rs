@@ -69,8 +69,8 @@ mod calls {
     }
 
     /// What lies in a directory, by name.
-    fn listed(folder: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).unwrap();
+    fn listed(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -119,11 +119,11 @@ mod calls {
         assert!(refused > 8, "{refused} checkpoints");
     }
 
-    /// Has a call make the file `new` in a folder, cancelled at every checkpoint: there is none, or what was
+    /// Has a call make the file `new` in a directory, cancelled at every checkpoint: there is none, or what was
     /// there before, and nothing else.
     fn makes_all_or_nothing(least: u64, make: impl Fn(&Path, &Watch) -> Result<()>) {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("new");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("new");
         for before in [None, Some("what was there before")] {
             let names = if before.is_some() { vec!["new"] } else { vec![] };
             let mut refused = 0;
@@ -135,7 +135,7 @@ mod calls {
                 match make(&target, &at(refused)) {
                     Err(error) => {
                         assert!(error.is_cancelled(), "{error}");
-                        assert_eq!(listed(folder.path()), names, "checkpoint {refused}");
+                        assert_eq!(listed(directory.path()), names, "checkpoint {refused}");
                         if let Some(before) = before {
                             assert_eq!(std::fs::read_to_string(&target).unwrap(), before);
                         }
@@ -170,16 +170,16 @@ mod calls {
 
     #[test]
     fn progress_is_reported_to_the_end_of_each_step() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("file"), vec![7; 300_000]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("file"), vec![7; 300_000]).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&seen);
         let watch = Watch::new(move |progress| {
             list.lock().push(progress);
             ControlFlow::Continue(())
         });
-        let image = folder.path().join("image");
-        build::Image::new().folder(folder.path()).watch(&watch).create(&image).unwrap();
+        let image = directory.path().join("image");
+        build::Image::new().folder(directory.path()).watch(&watch).create(&image).unwrap();
         check::check_watched(&image, &watch).unwrap();
         for step in [Step::Data, Step::Inodes, Step::Directories, Step::Bitmaps] {
             let seen = seen.lock();
