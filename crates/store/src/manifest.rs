@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 
 const MANIFEST_MAGIC: [u8; 8] = *b"HECTSTOR";
 const TABLE_MAGIC: [u8; 8] = *b"HECTTABL";
+/// The version of the format of manifests.
 pub const VERSION: u32 = 1;
 const SLOT_LEN: usize = 32;
 const MANIFEST_HEAD: usize = 96;
