@@ -6,6 +6,10 @@
 //! | `setup` | installs the Debian packages that tests need, if it may; else says what is missing |
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real directory into an image, checks and inspects it |
+//! | `api` | compares the public interface with its snapshots, or writes these (see [`api`]) |
+//! | `features` | checks the sets of features of the library (see [`features`]) |
+//! | `msrv` | checks that the oldest supported Rust compiles it (see [`msrv`]) |
+//! | `package-crates` | packages what is published (see [`mod@package`]) |
 //! | `boot` | boots a Debian that was built from a container image, in a virtual machine (see [`boot`]) |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
@@ -27,6 +31,7 @@
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
+mod api;
 mod bench;
 mod boot;
 mod ceph;
@@ -34,10 +39,13 @@ mod conform;
 mod corpus;
 mod crash;
 mod demo;
+mod features;
 mod fuzz;
 mod killed;
 mod live;
+mod msrv;
 mod mutate;
+mod package;
 mod python;
 mod remote;
 mod repair;
@@ -54,8 +62,9 @@ mod unicode;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|ceph|fuzz|corpus|conform|crash|bench|\
-                     killed|live|mutate|python|remote|repair|resize|salvage|soak|stress|unicode";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|api|features|msrv|package-crates|\
+                     boot|ceph|fuzz|corpus|conform|crash|bench|killed|\
+                     live|mutate|python|remote|repair|resize|salvage|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -66,6 +75,10 @@ fn main() -> ExitCode {
         ["setup"] => setup::run(),
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
+        ["api", ref rest @ ..] => api::run(rest),
+        ["features"] => features::run(),
+        ["msrv", ref rest @ ..] => msrv::run(rest),
+        ["package-crates", ref rest @ ..] => package::run(rest),
         ["boot", ref rest @ ..] => boot::run(rest),
         ["ceph", ref rest @ ..] => ceph::run(rest),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),

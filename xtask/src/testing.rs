@@ -9,7 +9,7 @@
 //! ones ([`EXPLORERS`]).
 
 use crate::steps::{cargo, quiet, shown, target_folder};
-use crate::{python, setup, tidy};
+use crate::{features, package, python, setup, tidy};
 use hectare_oracle::skip::{self, Extent, LOG, Record};
 use hectare_oracle::tool::line_of;
 use std::collections::BTreeSet;
@@ -44,6 +44,8 @@ pub(crate) fn run() -> bool {
     }
     println!("\n$ cargo xtask tidy");
     tally.check("tidy", tidy::run());
+    tally.check("features of the library", features::run());
+    tally.check("packages", package::run(&[]));
     match quiet(cargo().args(["deny", "--version"])) {
         Some(_) => tally.check("dependencies", shown(cargo().args(["deny", "check"]))),
         None => tally.skip("dependencies", NO_DENY),

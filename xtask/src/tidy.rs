@@ -11,6 +11,9 @@
 //! | `unsafe` in the device and fuse crates and the bindings only; no unexplained unwrapping | [`code`] |
 //! | locks of the standard library in `sync.rs` only, so that schedules can be tested | [`code`] |
 //! | dependencies have an allowed licence and source, none is banned (`deny.toml`) | [`supply`] |
+//! | the public interface is that of its snapshot | [`crate::api`] |
+//! | a reader links little | [`crate::features`] |
+//! | what is published can be packaged | [`mod@crate::package`] |
 //! | the changelog has its form | [`changelog`] |
 //! | commits have a short subject and a body | [`history`] |
 //! | the field's words in comments, messages and docs (a warning) | [`words`], `docs/glossary.md` |
@@ -160,8 +163,26 @@ fn findings() -> Vec<Finding> {
     findings.extend(floors::check(&sources));
     findings.extend(layers::check());
     findings.extend(supply::check());
+    findings.extend(published());
     findings.extend(history::check());
     findings.sort();
+    findings
+}
+
+/// What users of the published crates would notice: their interface, what they link, what is packaged.
+fn published() -> Vec<Finding> {
+    let error = |file: &str, line, message| Finding {
+        file: file.to_owned(),
+        line,
+        severity: Severity::Error,
+        message,
+    };
+    let mut findings: Vec<Finding> =
+        crate::api::drift().into_iter().map(|drift| error(drift.file, drift.line, drift.message)).collect();
+    let features = crate::features::complaints();
+    findings.extend(features.into_iter().map(|complaint| error("crates/hectare/Cargo.toml", 1, complaint)));
+    let packages = crate::package::complaints();
+    findings.extend(packages.into_iter().map(|(file, complaint)| error(&file, 1, complaint)));
     findings
 }
 

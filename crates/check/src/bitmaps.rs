@@ -1,5 +1,6 @@
 //! Bitmaps and counts: compares them with the findings of the walk.
 
+use crate::Step;
 use crate::bits::{Bits, all_set_from, count_ones, is_set};
 use crate::context::Scan;
 use crate::report::{Error, Problem, What};
@@ -7,7 +8,7 @@ use hectare_ext4::error::Place;
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, GroupNr, OutOfMemory, usize_of};
+use hectare_units::{BlockNr, GroupNr, OutOfMemory, u64_of, usize_of};
 
 /// Differences of one bitmap that are named.
 const NAMED_MAX: usize = 4;
@@ -35,6 +36,7 @@ impl Scan<'_> {
                 self.check_block_bitmap(nr, &desc, &mut bitmap, &mut totals)?;
             }
             self.check_inode_bitmap(nr, &desc, &mut bitmap, &mut totals)?;
+            (self.volume.watch)(Step::Bitmaps, u64::from(nr.get()) + 1, u64_of(self.groups.len()));
         }
         self.give_back(bitmap);
         self.report.counts.clusters_used = totals.clusters;

@@ -10,6 +10,7 @@ pub(crate) mod orphans;
 pub(crate) mod quotas;
 pub(crate) mod reader;
 
+use crate::Watch;
 use crate::bits::Bits;
 use crate::report::{Error, Options, Problem, Report, What};
 use attributes::Shared;
@@ -39,6 +40,7 @@ pub(crate) struct Volume<'a> {
     /// The form of its directories; `None` where the default hash is unknown.
     pub(crate) dirs: Option<Format>,
     pub(crate) options: Options,
+    pub(crate) watch: &'a Watch<'a>,
 }
 
 impl Volume<'_> {

@@ -1,5 +1,6 @@
 //! Directories: every record of every block, after all inodes are known.
 
+use crate::Step;
 use crate::context::attributes::InodeAttributes;
 use crate::context::directory::{Directory, Inside};
 use crate::context::inodes::Info;
@@ -94,9 +95,10 @@ impl Reader<'_> {
     fn read(&mut self, all: &Queue, format: &Format) -> Result<(), Error> {
         let scan = self.scan;
         let (before, has_others) = (self.report.extent(), scan.volume.options.has_others());
-        while let Some(directory) = all.next().and_then(|at| scan.directories.get(at)) {
+        while let Some((at, directory)) = all.next().and_then(|at| Some((at, scan.directories.get(at)?))) {
             self.names.start();
             self.any_directory(directory, format)?;
+            (scan.volume.watch)(Step::Directories, u64_of(at) + 1, u64_of(scan.directories.len()));
             if has_others && self.report.extent() != before {
                 all.stop();
             }

@@ -1,5 +1,6 @@
 //! Every inode: its fields, its map, its attributes; and what the later steps need to know of it.
 
+use crate::Step;
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
 use crate::context::inodes::Info;
@@ -65,6 +66,7 @@ impl Scan<'_> {
         let (before, has_others) = (self.report.extent(), self.volume.options.has_others());
         while let Some(nr) = groups.next() {
             self.scan_table(GroupNr::new(low32(u64_of(nr))), &mut chunk)?;
+            (self.volume.watch)(Step::Inodes, u64_of(nr) + 1, u64_of(self.groups.len()));
             if has_others && self.report.extent() != before {
                 groups.stop();
             }

@@ -51,6 +51,7 @@ mod threads;
 
 pub use bitmaps::own_metadata;
 pub use bits::{Bits, count_ones};
+pub use hectare_ext4::error::Place;
 pub use raw_inode::RawInode;
 pub use records::{Record, records};
 pub use report::{Counts, Error, Options, Problem, Report, What};
@@ -58,13 +59,29 @@ pub use symlink::encrypted_len;
 
 use hectare_device::Device;
 
+/// What a check is doing, for callers that show it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Step {
+    /// Looking at every inode; counted in groups.
+    Inodes,
+    /// Reading directories; counted in directories.
+    Directories,
+    /// Comparing bitmaps; counted in groups.
+    Bitmaps,
+}
+
+/// Called for every piece of work that is done, from any thread: what is being done, how much of it is done,
+/// and how much there is. Where one thread begins anew, because several found something, the numbers do too.
+pub type Watch<'a> = dyn Fn(Step, u64, u64) + Sync + 'a;
+
 /// Checks the volume on `device`.
 ///
 /// # Errors
 /// If the device can't be read, or the volume is one that can't be checked at all: [`Error`] names why. A
 /// broken volume is no error but a report with problems.
 pub fn check(device: &dyn Device, options: &Options) -> Result<Report, Error> {
-    steps::run(device, None, options)
+    steps::run(device, None, options, &|_, _, _| ())
 }
 
 /// Likewise, of a volume whose journal is the device `journal`: that it is this volume's, and has nothing to
@@ -77,5 +94,18 @@ pub fn check_with_journal(
     journal: &dyn Device,
     options: &Options,
 ) -> Result<Report, Error> {
-    steps::run(device, Some(journal), options)
+    steps::run(device, Some(journal), options, &|_, _, _| ())
+}
+
+/// As [`check`], or [`check_with_journal`] if there is one, and reports how far it is.
+///
+/// # Errors
+/// As these.
+pub fn check_watched(
+    device: &dyn Device,
+    journal: Option<&dyn Device>,
+    options: &Options,
+    watch: &Watch<'_>,
+) -> Result<Report, Error> {
+    steps::run(device, journal, options, watch)
 }

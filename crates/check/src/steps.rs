@@ -1,5 +1,6 @@
 //! The steps of a check, in their order, and the first of them: the superblock.
 
+use crate::Watch;
 use crate::context::{Scan, Volume};
 use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
@@ -24,13 +25,14 @@ pub(crate) fn run(
     device: &dyn Device,
     journal: Option<&dyn Device>,
     options: &Options,
+    watch: &Watch<'_>,
 ) -> Result<Report, Error> {
     if options.has_others()
-        && let Ok(Some(report)) = walk(device, journal, options)
+        && let Ok(Some(report)) = walk(device, journal, options, watch)
     {
         return Ok(report);
     }
-    let report = walk(device, journal, &Options { threads: NonZeroUsize::MIN, ..*options })?;
+    let report = walk(device, journal, &Options { threads: NonZeroUsize::MIN, ..*options }, watch)?;
     Ok(report.expect("one thread has an order"))
 }
 
@@ -39,6 +41,7 @@ fn walk(
     device: &dyn Device,
     journal: Option<&dyn Device>,
     options: &Options,
+    watch: &Watch<'_>,
 ) -> Result<Option<Report>, Error> {
     let mut report = Report::default();
     let Some(sb) = superblock(device, options, &mut report)? else {
@@ -49,7 +52,7 @@ fn walk(
         return Err(Error::TooLarge(clusters));
     }
     let dirs = Format::of(&sb).or_else(|_| Format::of(&with_usual_hash(&sb))).ok();
-    let mut volume = Volume { device, journal, sb, dirs, options: *options };
+    let mut volume = Volume { device, journal, sb, dirs, options: *options, watch };
     // Each thread has a table of all groups, and nothing to do if there are fewer groups.
     let groups = usize_of(volume.geometry().groups());
     volume.options.threads = options.threads.min(NonZeroUsize::new(groups).unwrap_or(NonZeroUsize::MIN));

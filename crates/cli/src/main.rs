@@ -47,6 +47,7 @@ mod store;
 #[cfg(not(feature = "store"))]
 mod store_absent;
 mod umask;
+mod version;
 mod walk;
 mod write_args;
 
@@ -74,6 +75,8 @@ Examples:
   hectare export disk.img -o disk.tar.gz      all of it as an archive
   hectare info disk.img                       superblock and group information
   hectare map disk.img -o disk.svg            a picture of its usage
+
+`hectare --version --verbose` prints how it was built, and what it reads and writes.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on standard error that names the
 object and the reason; with --json, the last one is a JSON object.";
@@ -111,6 +114,9 @@ fn main() -> ExitCode {
     let at = command::mkfs::command_at(&arguments);
     let arguments = command::find::spelt(arguments, at);
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
+    if version::is_asked(&arguments) {
+        return version::print().map_or_else(|failure| reporter.end(failure), |()| ExitCode::SUCCESS);
+    }
     let parsed = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),

@@ -220,6 +220,12 @@ macro_rules! forward {
             fn is_read_only(&self) -> bool {
                 (**self).is_read_only()
             }
+            fn add_fence(&self, at: Bytes, fence: &Arc<dyn Fence>) {
+                (**self).add_fence(at, fence);
+            }
+            fn remove_fence(&self, fence: &Arc<dyn Fence>) {
+                (**self).remove_fence(fence);
+            }
             fn alignment(&self) -> u32 {
                 (**self).alignment()
             }
@@ -378,4 +384,86 @@ fn read_up_to(source: BorrowedFd<'_>, buf: &mut [u8], at: Bytes) -> rustix::io::
         }
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mark, MemoryDevice};
+    use parking_lot::Mutex;
+    use std::time::Duration;
+
+    /// Counts the fences around it.
+    struct Counting(MemoryDevice, Mutex<i32>);
+
+    impl Device for Counting {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+        fn len(&self) -> Bytes {
+            self.0.len()
+        }
+        fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+            self.0.read_at(at, buf)
+        }
+        fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
+            self.0.write_at(at, data)
+        }
+        fn flush(&self) -> Result<()> {
+            self.0.flush()
+        }
+        fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
+            self.0.zero(at, len)
+        }
+        fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
+            self.0.discard(at, len)
+        }
+        fn resize(&self, len: Bytes) -> Result<()> {
+            self.0.resize(len)
+        }
+        fn is_zeroed(&self) -> bool {
+            self.0.is_zeroed()
+        }
+        fn is_read_only(&self) -> bool {
+            self.0.is_read_only()
+        }
+        fn add_fence(&self, _: Bytes, _: &Arc<dyn Fence>) {
+            *self.1.lock() += 1;
+        }
+        fn remove_fence(&self, _: &Arc<dyn Fence>) {
+            *self.1.lock() += 100;
+        }
+    }
+
+    struct Open;
+
+    impl Fence for Open {
+        fn mark_len(&self) -> usize {
+            1
+        }
+        fn is_fresh(&self) -> bool {
+            true
+        }
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn judge(&self, _: Duration, _: &[u8]) -> Mark {
+            Mark::Ours
+        }
+    }
+
+    #[test]
+    fn regression_fences_pass_through_pointers() {
+        fn around(device: impl Device) {
+            let fence: Arc<dyn Fence> = Arc::new(Open);
+            device.add_fence(Bytes::ZERO, &fence);
+            device.remove_fence(&fence);
+        }
+        let counting = Arc::new(Counting(MemoryDevice::new(Bytes::kib(4)), Mutex::new(0)));
+        around(&*counting);
+        around(Arc::clone(&counting));
+        around(Arc::clone(&counting) as Arc<dyn Device>);
+        around(Box::new(Arc::clone(&counting) as Arc<dyn Device>));
+        assert_eq!(*counting.1.lock(), 404);
+    }
 }

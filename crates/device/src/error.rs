@@ -108,6 +108,8 @@ pub enum Reason {
     Damaged(String),
     /// What it is made of on request can't be read, or is not what it was; the text says what.
     Origin(String),
+    /// The caller wants no more ([`Cancel`](crate::Cancel)); nothing was tried.
+    Cancelled,
 }
 
 impl fmt::Display for Reason {
@@ -124,6 +126,7 @@ impl fmt::Display for Reason {
             Self::NotADevice(what) => f.write_str(what),
             Self::Damaged(how) => write!(f, "the disk image is damaged: {how}"),
             Self::Exists => f.write_str("it exists already"),
+            Self::Cancelled => f.write_str("the call was cancelled"),
             Self::Unsupported(why) => f.write_str(why),
             Self::Unaligned(unit) => {
                 write!(f, "direct I/O needs a length that is a multiple of {unit} bytes")
@@ -246,14 +249,101 @@ impl Error {
             Reason::Unsupported(_) => Errno::OPNOTSUPP,
             Reason::Unaligned(_) => Errno::INVAL,
             Reason::TooLarge(_) => Errno::FBIG,
+            Reason::Cancelled => Errno::CANCELED,
         };
         errno.raw_os_error()
+    }
+}
+
+impl From<Error> for io::Error {
+    /// An error of the kind that `std` has for the condition; [`io::Error::into_inner`] gives this one back.
+    fn from(error: Error) -> Self {
+        Self::new(kind_of(error.raw_os_error()), error)
+    }
+}
+
+/// The kind that `std` has for what Linux numbers `errno`, on every host.
+///
+/// Content that breaks a format (`EUCLEAN`, `EILSEQ`) is `InvalidData`, for which the kernel's numbers are not
+/// used otherwise. A call that its caller cancelled (`ECANCELED`) is `Other`, not `Interrupted`: loops of `std`
+/// try again what was interrupted.
+#[must_use]
+pub fn kind_of(errno: i32) -> io::ErrorKind {
+    match errno {
+        84 | 117 => io::ErrorKind::InvalidData,
+        125 => io::ErrorKind::Other,
+        _ => known(errno),
+    }
+}
+
+/// As `std` has it, which also has kinds that can't be named yet.
+#[cfg(target_os = "linux")]
+fn known(errno: i32) -> io::ErrorKind {
+    io::Error::from_raw_os_error(errno).kind()
+}
+
+/// The host has other numbers.
+#[cfg(not(target_os = "linux"))]
+fn known(errno: i32) -> io::ErrorKind {
+    listed(errno)
+}
+
+/// What a host with other numbers is asked for; `Other` for what is not in the list.
+#[cfg(any(test, not(target_os = "linux")))]
+fn listed(errno: i32) -> io::ErrorKind {
+    match errno {
+        1 | 13 => io::ErrorKind::PermissionDenied,
+        2 => io::ErrorKind::NotFound,
+        4 => io::ErrorKind::Interrupted,
+        11 => io::ErrorKind::WouldBlock,
+        12 => io::ErrorKind::OutOfMemory,
+        16 => io::ErrorKind::ResourceBusy,
+        17 => io::ErrorKind::AlreadyExists,
+        18 => io::ErrorKind::CrossesDevices,
+        20 => io::ErrorKind::NotADirectory,
+        21 => io::ErrorKind::IsADirectory,
+        22 => io::ErrorKind::InvalidInput,
+        26 => io::ErrorKind::ExecutableFileBusy,
+        27 => io::ErrorKind::FileTooLarge,
+        28 => io::ErrorKind::StorageFull,
+        30 => io::ErrorKind::ReadOnlyFilesystem,
+        31 => io::ErrorKind::TooManyLinks,
+        32 => io::ErrorKind::BrokenPipe,
+        36 => io::ErrorKind::InvalidFilename,
+        39 => io::ErrorKind::DirectoryNotEmpty,
+        38 | 95 => io::ErrorKind::Unsupported,
+        104 => io::ErrorKind::ConnectionReset,
+        110 => io::ErrorKind::TimedOut,
+        111 => io::ErrorKind::ConnectionRefused,
+        116 => io::ErrorKind::StaleNetworkFileHandle,
+        122 => io::ErrorKind::QuotaExceeded,
+        _ => io::ErrorKind::Other,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_list_for_other_hosts_says_what_std_says_here() {
+        for errno in 1..134 {
+            let (ours, theirs) = (listed(errno), io::Error::from_raw_os_error(errno).kind());
+            assert!(ours == theirs || ours == io::ErrorKind::Other, "{errno}: {ours:?}, {theirs:?}");
+        }
+        assert_eq!(kind_of(Errno::CANCELED.raw_os_error()), io::ErrorKind::Other);
+        assert_eq!(kind_of(117), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn an_error_of_std_has_the_kind_and_gives_it_back() {
+        let error = Error::errno("disk.img", Operation::Write, None, Errno::NOSPC);
+        let shown = error.to_string();
+        let error = io::Error::from(error);
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::StorageFull, shown));
+        assert!(error.into_inner().unwrap().downcast::<Error>().unwrap().is_no_space());
+    }
 
     #[test]
     fn one_line_names_device_place_and_reason() {

@@ -2,6 +2,7 @@
 //! stack can be built of values, of references, or of `Arc<dyn Device>`.
 
 pub(crate) mod cache;
+pub(crate) mod cancel;
 pub(crate) mod elsewhere;
 pub(crate) mod fault;
 pub(crate) mod fence;

@@ -8,7 +8,8 @@
 //!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition),
 //!   [`OverlayDevice`] (changes that stay in memory), [`ElsewhereDevice`] (blocks read from
 //!   another place), [`CacheDevice`] (memory over a device of which each operation is slow),
-//!   [`FencedDevice`] (no changes once another host has the device),
+//!   [`FencedDevice`] (no changes once another host has the device), [`CancelDevice`] (nothing once the caller
+//!   wants no more),
 //!   [`RecordDevice`] (a log of all changes, of which
 //!   [`CrashStates`] makes what a power cut can leave).
 //!
@@ -25,6 +26,7 @@
 //!
 //! What this crate is not: it knows no on-disk format, and starts no thread that outlives an operation.
 
+mod cancel;
 mod crash;
 mod dax;
 mod device;
@@ -39,16 +41,18 @@ mod scratch;
 mod span;
 mod sparse;
 
+pub use cancel::Cancel;
 pub use crash::{CrashStates, Discarded};
 pub use dax::DaxDevice;
 pub use device::{Device, check_change, check_range, total_len};
-pub use error::{Error, Operation, Reason, Result};
+pub use error::{Error, Operation, Reason, Result, kind_of};
 pub use extent::Extent;
 pub use fence::{Fence, Mark, look, pass};
 pub use file::{
     Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology, check_output_place,
 };
 pub use layer::cache::{CacheCounters, CacheDevice, CacheLimits};
+pub use layer::cancel::{CancelDevice, Until};
 pub use layer::elsewhere::{Elsewhere, ElsewhereDevice};
 pub use layer::fault::{FaultDevice, Outcome, Rule};
 pub use layer::fence::FencedDevice;

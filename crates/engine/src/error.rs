@@ -1,13 +1,23 @@
 //! The errors of operations on a volume.
 //!
 //! One flat enum whose variants are the conditions a caller can act on; each has the `errno` that the kernel
-//! gives for the same condition ([`Error::errno`]), so that a mount needs no second table. The text names the
-//! object where the caller would not know it (an inode, a feature); the path-level API adds paths.
+//! gives for the same condition ([`Error::errno`]), so that a mount needs no second table, and the kind that
+//! `std` has for it ([`Error::kind`]). The text names the object where the caller would not know it (an inode,
+//! a feature); the path-level API adds paths.
+//!
+//! What is refused has three names, which are those of the conditions and not of each other:
+//!
+//! | name | `errno` | it is refused by |
+//! |---|---|---|
+//! | [`Error::PermissionDenied`] | `EACCES` | the permission bits or the ACL of a file |
+//! | [`Error::NotPermitted`] | `EPERM` | who the caller is, or what the file is, whatever the permissions |
+//! | [`Error::Immutable`], [`Error::AppendOnly`] | `EPERM` | a flag of the file, for everyone until it is cleared |
 
 use hectare_alloc::AllocError;
 use hectare_ext4::error::{Corrupt, FormatError, Place, Unsupported};
 use hectare_ext4::quota::Kind as QuotaKind;
 use hectare_units::{Bytes, InodeNr, OutOfMemory};
+use std::io;
 
 /// The engine's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -71,13 +81,16 @@ pub enum Error {
     /// The attribute does not fit the inode or its attribute block.
     #[error("the attribute is too large for this volume")]
     AttributeTooLarge,
-    /// The inode is immutable or append-only.
-    #[error("inode {0} is immutable or append-only")]
-    NotPermitted(InodeNr),
+    /// The inode has the flag that forbids every change (`EPERM`).
+    #[error("inode {0} is immutable (chattr -i takes the flag away)")]
+    Immutable(InodeNr),
+    /// The inode has the flag that lets it only grow (`EPERM`).
+    #[error("inode {0} is append-only (chattr -a takes the flag away)")]
+    AppendOnly(InodeNr),
     /// The caller lacks the right to do that, whatever the permissions (`EPERM`).
     #[error("{0}")]
-    Forbidden(&'static str),
-    /// The permissions do not allow it (`EACCES`).
+    NotPermitted(&'static str),
+    /// The permissions of the file do not allow it (`EACCES`).
     #[error("permission denied")]
     PermissionDenied,
     /// The directory holds the files of another project (`EXDEV`).
@@ -89,7 +102,7 @@ pub enum Error {
     /// A handle leads to an inode that is gone, perhaps with another in its place (`ESTALE`).
     #[error("the handle of inode {0} is stale: the file is gone")]
     Stale(InodeNr),
-    /// A directory has one name, and no second.
+    /// A directory has one name, and no second (`EPERM`).
     #[error("a directory can't have a second name")]
     LinkToDirectory,
     /// The volume was opened for reading only.
@@ -108,15 +121,8 @@ pub enum Error {
     #[error("{0}")]
     Format(String),
     /// The device failed.
-    #[error("{message}")]
-    Device {
-        /// The device's error, one line.
-        message: String,
-        /// The system's error number.
-        errno: i32,
-        /// Whether the medium under the device is full.
-        no_space: bool,
-    },
+    #[error("{0}")]
+    Device(#[from] hectare_device::Error),
     /// An earlier write failed, or metadata corruption was found on a volume that must not continue then
     /// ([`OnError`](crate::OnError)), so that nothing more is written.
     #[error("nothing more is written, since something went wrong earlier: {0}")]
@@ -166,8 +172,8 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => 2,
-            Self::NotPermitted(_) | Self::LinkToDirectory | Self::Forbidden(_) => 1,
-            Self::Device { errno, .. } => *errno,
+            Self::Immutable(_) | Self::AppendOnly(_) | Self::NotPermitted(_) | Self::LinkToDirectory => 1,
+            Self::Device(error) => error.raw_os_error(),
             Self::Short { .. } | Self::Aborted(_) => 5,
             Self::Closed => 9,
             Self::OutOfMemory(_) => 12,
@@ -190,6 +196,19 @@ impl Error {
             Self::Corrupt(_) => 117,
             Self::QuotaExceeded { .. } => 122,
         }
+    }
+
+    /// The kind that `std` has for this condition, on every host ([`hectare_device::kind_of`]).
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        hectare_device::kind_of(self.errno())
+    }
+}
+
+impl From<Error> for io::Error {
+    /// An error of the same kind; [`io::Error::into_inner`] gives this one back.
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
     }
 }
 
@@ -218,16 +237,6 @@ impl From<hectare_mmp::Error> for Error {
     }
 }
 
-impl From<hectare_device::Error> for Error {
-    fn from(error: hectare_device::Error) -> Self {
-        Self::Device {
-            message: error.to_string(),
-            errno: error.raw_os_error(),
-            no_space: error.is_no_space(),
-        }
-    }
-}
-
 impl From<AllocError<Error>> for Error {
     fn from(error: AllocError<Error>) -> Self {
         match error {
@@ -238,6 +247,57 @@ impl From<AllocError<Error>> for Error {
                 Corrupt::new("the block bitmap", Place::Group(group), what).into()
             }
             other => Corrupt::new("the block bitmaps", Place::Volume, other.to_string()).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hectare_device::{Operation, Reason};
+    use std::error::Error as _;
+
+    #[test]
+    fn what_is_refused_has_one_name_for_each_condition() {
+        let nr = InodeNr::new(12);
+        for (error, errno) in [
+            (Error::PermissionDenied, 13),
+            (Error::NotPermitted("only root may"), 1),
+            (Error::Immutable(nr), 1),
+            (Error::AppendOnly(nr), 1),
+            (Error::LinkToDirectory, 1),
+        ] {
+            assert_eq!((error.errno(), error.kind()), (errno, io::ErrorKind::PermissionDenied), "{error}");
+        }
+        assert_eq!(Error::Immutable(nr).to_string(), "inode 12 is immutable (chattr -i takes the flag away)");
+    }
+
+    #[test]
+    fn the_source_of_a_failed_device_is_its_error() {
+        let device = hectare_device::Error::new("disk.img", Operation::Write, None, Reason::Io(28));
+        let error = Error::from(device.clone());
+        assert_eq!((error.errno(), error.to_string()), (28, device.to_string()));
+        assert_eq!(error.source().unwrap().downcast_ref(), Some(&device));
+        let corrupt = Error::from(Corrupt::new("a node", Place::Volume, "it is odd"));
+        assert!(corrupt.source().unwrap().downcast_ref::<Corrupt>().is_some());
+        assert_eq!(corrupt.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn an_error_of_std_has_the_kind_and_gives_it_back() {
+        for (error, kind) in [
+            (Error::NotFound, io::ErrorKind::NotFound),
+            (Error::Exists, io::ErrorKind::AlreadyExists),
+            (Error::NotEmpty, io::ErrorKind::DirectoryNotEmpty),
+            (Error::ReadOnly, io::ErrorKind::ReadOnlyFilesystem),
+            (Error::NoSpace, io::ErrorKind::StorageFull),
+            (Error::OtherVolume, io::ErrorKind::CrossesDevices),
+            (Error::Unsupported("no".into()), io::ErrorKind::Unsupported),
+        ] {
+            let shown = error.to_string();
+            let error = io::Error::from(error);
+            assert_eq!((error.kind(), error.to_string()), (kind, shown));
+            assert!(error.into_inner().unwrap().is::<Error>());
         }
     }
 }

@@ -39,6 +39,10 @@ impl Deed {
 
     /// Returns an error for what the flags of inode `nr` forbid.
     pub(crate) fn check(self, flags: InodeFlags, nr: InodeNr) -> Result<()> {
-        if self.is_allowed(flags) { Ok(()) } else { Err(Error::NotPermitted(nr)) }
+        match self.is_allowed(flags) {
+            true => Ok(()),
+            false if flags.contains(InodeFlags::IMMUTABLE) => Err(Error::Immutable(nr)),
+            false => Err(Error::AppendOnly(nr)),
+        }
     }
 }

@@ -47,14 +47,17 @@ pub use data::seek::{ExtentFlags, FileExtent};
 pub use error::{Error, Result};
 pub use free_extents::{Bucket, FreeExtents, RunJoiner};
 pub use hectare_alloc::{
-    BadClasses, BadTunable, Mechanism, Policy, Recording, SizeClasses, StatsSnapshot, Tunables, UnknownPolicy,
+    BadClasses, BadTunable, Counts as SpaceCounts, Mechanism, Policy, Recording, SizeClasses, StatsSnapshot,
+    Tunables, UnknownPolicy,
 };
 pub use hectare_ext4::dir::Cookie;
 pub use hectare_ext4::extent::Extent;
+pub use hectare_ext4::group::GroupDesc;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
 pub use hectare_ext4::quota::{Kind as QuotaKind, Record as QuotaRecord, Resource as QuotaResource};
-pub use hectare_ext4::superblock::{DataMode, OnError};
+pub use hectare_ext4::superblock::{DataMode, OnError, SuperBlock, Tolerances};
 pub use hectare_ext4::time::Timestamp;
+pub use hectare_ext4::verity::{Algorithm as VerityAlgorithm, Params as VerityParams};
 pub use hectare_ext4::xattr::How as XattrHow;
 pub use hectare_journal::JournalStats;
 pub use names::node::{Creation, DirEntry, LINKS_MAX, NewNode};
@@ -68,6 +71,7 @@ pub use space::statfs::StatFs;
 pub use stores::fs_errors::FoundErrors;
 pub use stores::orphans::Cleaned;
 pub use volume::Volume;
+#[cfg(feature = "format")]
 pub use volume::format::Overwrite;
 pub use volume::group_report::{GroupReport, zero_runs};
 pub use volume::held_space::HeldSpace;

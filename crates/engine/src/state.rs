@@ -282,7 +282,7 @@ impl State {
     /// The error for a file whose form can be read but not written.
     pub(crate) fn check_form_writable(&self, inode: &Inode) -> Result<()> {
         if inode.flags.contains(InodeFlags::VERITY) {
-            return Err(Error::Forbidden("it is sealed by fs-verity: its content never changes again"));
+            return Err(Error::NotPermitted("it is sealed by fs-verity: its content never changes again"));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@
 
 mod attributes;
 mod data;
+#[cfg(feature = "format")]
 pub(crate) mod format;
 pub(crate) mod group_report;
 pub(crate) mod held_space;

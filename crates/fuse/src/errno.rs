@@ -62,10 +62,11 @@ impl From<Errno> for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hectare_device::{Operation, Reason};
 
     fn of_device(errno: i32) -> i32 {
-        let error = Error::Device { message: "disk: write failed".into(), errno, no_space: false };
-        Refusal::from(error).0.raw_os_error()
+        let error = hectare_device::Error::new("disk", Operation::Write, None, Reason::Io(errno));
+        Refusal::from(Error::from(error)).0.raw_os_error()
     }
 
     #[test]

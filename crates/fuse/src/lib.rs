@@ -51,6 +51,7 @@ pub use mount::{How, Mounting};
 pub use mountinfo::{MountedImage, mounted_image, mounted_on};
 pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow, metrics_address};
 pub use privileged_helper::{Keeper, keep};
+pub use protocol::init::VERSION as PROTOCOL;
 pub use remount::{REMOUNT, remount};
 pub use request_stats::{Counted, Histogram, Operation, Operations, OperationsSnapshot};
 pub use root::is_root;

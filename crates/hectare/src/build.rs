@@ -2,17 +2,21 @@
 
 use crate::error::{Error, Result};
 use crate::mkfs::{Format, threads};
-use hectare_device::{FileOptions, Overwrite};
-use hectare_populate::{self as populate, ImageError, Options, Progress, Source, Tree};
-pub use hectare_populate::{Addition, Excludes, ModeChange, Reference, Totals};
+use crate::sync::Mutex;
+use crate::watch::{Step, Watch};
+use hectare_device::{FileOptions, Overwrite, Until};
+use hectare_populate::{self as populate, ImageError, Progress, Source, Tree};
+pub use hectare_populate::{
+    Addition, Excludes, FileContexts, Meta, ModeChange, Options, Platform, Reference, Spec, Timestamp, Totals,
+};
 use hectare_units::Bytes;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How large the image is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Size {
     /// As small as can be.
     Minimal,
@@ -25,12 +29,12 @@ pub enum Size {
     Free(u64),
 }
 
-/// A source of files.
+/// A source of files. The lock is never taken: it makes the whole one that threads may share.
 enum From {
     Folder(PathBuf),
     Archive(PathBuf),
     Container(Reference),
-    Stream(String, Box<dyn Read + Send>),
+    Stream(String, Mutex<Box<dyn Read + Send>>),
 }
 
 /// An image that is to be made: sources in layers, of which later ones win.
@@ -42,7 +46,7 @@ pub struct Image {
     format: Format,
     size: Size,
     epoch: Option<i64>,
-    progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
+    watch: Watch,
     replace: bool,
 }
 
@@ -86,7 +90,7 @@ impl Image {
 
     /// Adds an archive that is read from start to end; `name` is for errors.
     pub fn stream(mut self, name: impl Into<String>, reader: impl Read + Send + 'static) -> Self {
-        self.sources.push(From::Stream(name.into(), Box::new(reader)));
+        self.sources.push(From::Stream(name.into(), Mutex::new(Box::new(reader))));
         self
     }
 
@@ -133,9 +137,9 @@ impl Image {
         self
     }
 
-    /// Calls `report` with the bytes of file data written so far, from any thread.
-    pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(report));
+    /// Reports progress to a watch, and ends if it is cancelled.
+    pub fn watch(mut self, watch: &Watch) -> Self {
+        self.watch = watch.clone();
         self
     }
 
@@ -143,27 +147,39 @@ impl Image {
     ///
     /// # Errors
     /// If a source can't be read or is damaged, the size is too small (the text has one that is enough),
-    /// there is such a file, or writing failed.
+    /// there is such a file, writing failed, or the call was cancelled. There is no new file then, and one that
+    /// was to be replaced is as it was.
     pub fn create(self, image: impl AsRef<Path>) -> Result<Built> {
-        let path = image.as_ref();
-        let place = path.display().to_string();
+        let place = image.as_ref().display().to_string();
+        let watch = self.watch.clone();
+        watch.outcome(&place, self.make(image.as_ref(), &place))
+    }
+
+    fn make(mut self, path: &Path, place: &str) -> Result<Built> {
         let overwrite = if self.replace { Overwrite::Replace } else { Overwrite::Refuse };
         if path.exists() && !self.replace {
             let why = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the file exists");
             return Err(Error::of_host(place, why));
         }
-        let format = self.format.options(&place)?;
+        let watch = self.watch;
+        watch.at(Step::Sources, 0, None);
+        let format = self.format.options(place)?;
         let sources = self.sources.into_iter().map(From::source).collect();
-        let tree = Tree::build(sources, &self.options).map_err(|cause| Error::invalid("", cause))?;
+        self.options.cancel = watch.token();
+        let tree = Tree::build(sources, &self.options).map_err(Error::of_sources)?;
+        watch.check(place)?;
         let format = match self.epoch {
             Some(epoch) => populate::reproducible(&format, epoch, &tree),
             None => format,
         };
-        let failed = |cause: ImageError| Error::invalid(place.clone(), cause);
+        let failed = |cause: ImageError| Error::of_image(place, cause);
         let planned = populate::Image::plan(&tree, &format, self.size.of_populate(), true).map_err(failed)?;
+        watch.check(place)?;
         let pending = FileOptions::new().write(true).create_pending(path, planned.size(), overwrite)?;
-        let progress = Reported { report: self.progress, done: AtomicU64::new(0) };
-        planned.write(pending.device(), threads(), &progress).map_err(failed)?;
+        let device = watch.wrap(pending.device(), Until::End);
+        let progress = Reported { watch: &watch, done: AtomicU64::new(0), all: tree.totals().data.get() };
+        planned.write(&device, threads(), &progress).map_err(failed)?;
+        watch.check(place)?;
         pending.publish()?;
         let block_size = planned.format().geometry().block_size;
         Ok(Built {
@@ -181,7 +197,7 @@ impl From {
             Self::Folder(path) => Source::Folder(path),
             Self::Archive(path) => Source::Archive(path),
             Self::Container(reference) => Source::Container(reference),
-            Self::Stream(name, reader) => Source::Stream { name, reader },
+            Self::Stream(name, reader) => Source::Stream { name, reader: reader.into_inner() },
         }
     }
 }
@@ -197,16 +213,15 @@ impl Size {
     }
 }
 
-struct Reported {
-    report: Option<Arc<dyn Fn(u64) + Send + Sync>>,
+struct Reported<'a> {
+    watch: &'a Watch,
     done: AtomicU64,
+    all: u64,
 }
 
-impl Progress for Reported {
+impl Progress for Reported<'_> {
     fn advance(&self, bytes: Bytes) {
         let done = self.done.fetch_add(bytes.get(), Ordering::Relaxed) + bytes.get();
-        if let Some(report) = &self.report {
-            report(done);
-        }
+        self.watch.at(Step::Data, done, Some(self.all));
     }
 }

@@ -5,8 +5,9 @@
 //! write is not.
 
 pub use hectare_device::{
-    Device, Error, Extent, FileDevice, FileOptions, MemoryDevice, Operation, Overwrite, PendingFile, Reason,
-    Request, Result, SliceDevice, Span, SparseDevice, check_change, check_range,
+    Cancel, CancelDevice, Claim, Device, Error, Extent, Fence, FileDevice, FileOptions, Mark, MemoryDevice,
+    Operation, Overwrite, PendingFile, Reason, Request, Result, SliceDevice, Span, SparseDevice, Topology,
+    Until, check_change, check_range, kind_of, total_len,
 };
 #[cfg(feature = "disk")]
 pub use hectare_disk as disk;

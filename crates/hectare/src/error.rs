@@ -1,8 +1,25 @@
 //! The one error of this crate: what was done, to which file of which volume, and why it failed.
 //!
 //! It becomes an [`io::Error`] by `?`, with the kind that `std` has for the condition; the text stays. The
-//! cause is its [`source`](std::error::Error::source), to be downcast by a caller that must act on it.
+//! cause is its [`source`](std::error::Error::source), to be downcast by a caller that must act on it:
+//!
+//! ```
+//! use hectare::{Volume, inode, mkfs};
+//! # use hectare::device::{Bytes, MemoryDevice};
+//! # let device = std::sync::Arc::new(MemoryDevice::new(Bytes::mib(16)));
+//! # mkfs::Format::new().on_device(&*device)?;
+//! # let volume = Volume::options().open_device(device)?;
+//! let error = volume.read("/etc/passwd").unwrap_err();
+//! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+//! let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref());
+//! assert!(matches!(cause, Some(inode::Error::NotFound)));
+//! # Ok::<(), hectare::Error>(())
+//! ```
+//!
+//! Of what is refused, `inode::Error` says why by name: `PermissionDenied` (EACCES), `NotPermitted` (EPERM),
+//! `Immutable` and `AppendOnly` (EPERM, by a flag of the file). `std` has one kind for all of them.
 
+use hectare_device::kind_of;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
@@ -22,9 +39,26 @@ struct Inner {
     cause: Box<dyn std::error::Error + Send + Sync>,
 }
 
+/// The cause of the error of a call that was cancelled.
+#[derive(Clone, Copy, Debug)]
+struct Cancelled;
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the call was cancelled")
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
 impl Error {
     fn new(place: String, errno: i32, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self(Box::new(Inner { place, kind: kind_of(errno), errno, cause: cause.into() }))
+    }
+
+    /// The error of a call that its caller cancelled (`ECANCELED`).
+    pub(crate) fn cancelled(place: impl Into<String>) -> Self {
+        Self::new(place.into(), ECANCELED, Cancelled)
     }
 
     /// An error of the engine about a path of a volume on the device with this name.
@@ -55,13 +89,8 @@ impl Error {
         Self::new(place.into(), EBADF, why)
     }
 
-    /// An error of the host's.
-    pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
-        let errno = cause.raw_os_error().unwrap_or_else(|| errno_of(cause.kind()));
-        Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
-    }
-
-    /// The kind that `std` has for the condition.
+    /// The kind that `std` has for the condition; `Other` for a call that was
+    /// [cancelled](Self::is_cancelled), since loops of `std` try again what is `Interrupted`.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.0.kind
@@ -73,6 +102,12 @@ impl Error {
         self.0.errno
     }
 
+    /// Whether the call was ended by its [`Watch`](crate::Watch).
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.errno() == ECANCELED
+    }
+
     /// The file: the device, a colon and the path in its volume.
     #[must_use]
     pub fn place(&self) -> &str {
@@ -80,53 +115,18 @@ impl Error {
     }
 }
 
+#[cfg(feature = "build")]
 const EIO: i32 = 5;
 const EBADF: i32 = 9;
+#[cfg(feature = "build")]
+const EACCES: i32 = 13;
+#[cfg(feature = "mkfs")]
+const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
+#[cfg(feature = "build")]
+const ENOSPC: i32 = 28;
 const EILSEQ: i32 = 84;
-
-/// The number of Linux's for an error that has only a kind, because the host did not raise it.
-fn errno_of(kind: io::ErrorKind) -> i32 {
-    match kind {
-        io::ErrorKind::NotFound => 2,
-        io::ErrorKind::PermissionDenied => 13,
-        io::ErrorKind::AlreadyExists => 17,
-        io::ErrorKind::InvalidInput => EINVAL,
-        _ => EIO,
-    }
-}
-
-/// The kind of an error with this number of Linux's.
-#[cfg(target_os = "linux")]
-fn kind_of(errno: i32) -> io::ErrorKind {
-    io::Error::from_raw_os_error(errno).kind()
-}
-
-/// The kind of an error with this number of Linux's, whose numbers the host does not share.
-#[cfg(not(target_os = "linux"))]
-fn kind_of(errno: i32) -> io::ErrorKind {
-    match errno {
-        1 | 13 => io::ErrorKind::PermissionDenied,
-        2 => io::ErrorKind::NotFound,
-        12 => io::ErrorKind::OutOfMemory,
-        17 => io::ErrorKind::AlreadyExists,
-        18 => io::ErrorKind::CrossesDevices,
-        20 => io::ErrorKind::NotADirectory,
-        21 => io::ErrorKind::IsADirectory,
-        22 | 36 => io::ErrorKind::InvalidInput,
-        26 | 16 => io::ErrorKind::ResourceBusy,
-        27 => io::ErrorKind::FileTooLarge,
-        28 => io::ErrorKind::StorageFull,
-        30 => io::ErrorKind::ReadOnlyFilesystem,
-        31 => io::ErrorKind::TooManyLinks,
-        39 => io::ErrorKind::DirectoryNotEmpty,
-        95 => io::ErrorKind::Unsupported,
-        116 => io::ErrorKind::StaleNetworkFileHandle,
-        117 => io::ErrorKind::InvalidData,
-        122 => io::ErrorKind::QuotaExceeded,
-        _ => io::ErrorKind::Other,
-    }
-}
+const ECANCELED: i32 = 125;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,10 +170,67 @@ impl From<hectare_device::Error> for Error {
     }
 }
 
+/// Errors of making volumes: a device's and a host's keep their numbers, the rest is about arguments.
+#[cfg(feature = "mkfs")]
+impl Error {
+    pub(crate) fn of_format(place: &str, cause: hectare_mkfs::Error) -> Self {
+        match cause {
+            hectare_mkfs::Error::Device(cause) => cause.into(),
+            cause @ hectare_mkfs::Error::Occupied { .. } => Self::new(place.to_owned(), EEXIST, cause),
+            other => Self::invalid(place, other),
+        }
+    }
+}
+
+#[cfg(feature = "build")]
+/// The number of Linux's for an error that has only a kind, because the host did not raise it.
+fn errno_of(kind: io::ErrorKind) -> i32 {
+    match kind {
+        io::ErrorKind::NotFound => 2,
+        io::ErrorKind::PermissionDenied => 13,
+        io::ErrorKind::AlreadyExists => 17,
+        io::ErrorKind::InvalidInput => EINVAL,
+        _ => EIO,
+    }
+}
+
+#[cfg(feature = "build")]
+impl Error {
+    /// An error of the host's.
+    pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
+        let errno = cause.raw_os_error().unwrap_or_else(|| errno_of(cause.kind()));
+        Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
+    }
+
+    /// An error of the sources of an image, which names the source itself.
+    pub(crate) fn of_sources(cause: hectare_populate::Error) -> Self {
+        use hectare_populate::Error as Cause;
+        let errno = match &cause {
+            Cause::Cancelled => ECANCELED,
+            Cause::Unreadable { .. } => EACCES,
+            Cause::NoRoom { .. } => ENOSPC,
+            Cause::Io { cause, .. } => cause.raw_os_error().unwrap_or_else(|| errno_of(cause.kind())),
+            _ => EINVAL,
+        };
+        Self::new(String::new(), errno, cause)
+    }
+
+    pub(crate) fn of_image(place: &str, cause: hectare_populate::ImageError) -> Self {
+        use hectare_populate::ImageError as Cause;
+        match cause {
+            Cause::Source(cause) => Self::of_sources(cause),
+            Cause::Format(cause) => Self::of_format(place, cause),
+            Cause::Device(cause) => cause.into(),
+            other => Self::invalid(place, other),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(feature = "build")]
     #[test]
     fn regression_a_file_that_exists_has_its_number() {
         let exists = io::Error::new(io::ErrorKind::AlreadyExists, "the file exists");

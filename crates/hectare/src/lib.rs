@@ -54,6 +54,7 @@
 //! | [`device`] | volumes that are no file: memory, parts of a disk, your own storage |
 //! | [`inode`] | servers of mounts: operations by inode numbers |
 //! | `admin` | mending, resizing, tuning (feature `admin`) |
+//! | `fuse` | mounts (feature `fuse`) |
 //!
 //! # What is promised
 //!
@@ -62,6 +63,7 @@
 //! - Every handle is `Send` and `Sync`; operations may run on any number of threads.
 //! - No input makes it panic; a damaged volume gives an [`Error`] that names the file, the place and the
 //!   reason.
+//! - A long call reports its progress and can be cancelled ([`Watch`]); one that was leaves nothing half done.
 //! - Opening takes a lock on the file, so that two programs don't write one volume. It does not keep a kernel
 //!   from mounting the same file.
 //!
@@ -77,15 +79,20 @@ pub mod check;
 pub mod device;
 mod error;
 pub mod fs;
+#[cfg(feature = "fuse")]
+pub mod fuse;
 pub mod inode;
+#[cfg(feature = "mkfs")]
 pub mod mkfs;
 mod path;
 mod sync;
 mod volume;
+mod watch;
 
 pub use error::{Error, Result};
 pub use path::VolumePath;
 pub use volume::{Space, Volume, VolumeOptions};
+pub use watch::{Progress, Step, Watch};
 
 #[cfg(feature = "build")]
 pub use build::Size;

@@ -1,9 +1,13 @@
 //! Makes empty volumes.
 
 use crate::error::{Error, Result};
-use hectare_device::{Device, FileOptions, Overwrite};
-pub use hectare_mkfs::FsType;
-use hectare_mkfs::{FormatOptions, Plan, execute, parse_features, refuse_occupied, whole_pages};
+use crate::watch::{Step, Watch};
+use hectare_device::{Device, FileOptions, Overwrite, Until};
+pub use hectare_mkfs::{
+    FeatureEdit, FormatOptions, FsType, InodeCount, JournalDeviceId, MountDefaults, OnError, ResizeLimit,
+    Usage,
+};
+use hectare_mkfs::{Plan, Run, execute, parse_features, refuse_occupied, whole_pages};
 use hectare_mmp::refuse_living;
 use hectare_units::{BlockSize, Bytes};
 use std::num::NonZeroUsize;
@@ -16,6 +20,7 @@ pub struct Format {
     options: FormatOptions,
     features: Option<String>,
     replace: bool,
+    watch: Watch,
 }
 
 impl Format {
@@ -78,17 +83,25 @@ impl Format {
         self
     }
 
+    /// Reports progress to a watch, and ends if it is cancelled.
+    pub fn watch(mut self, watch: &Watch) -> Self {
+        self.watch = watch.clone();
+        self
+    }
+
     /// Makes a volume of `bytes` in a new file, which gets its name when it is complete.
     ///
     /// # Errors
-    /// If there is such a file and it may not be replaced, the options are impossible, or writing failed.
+    /// If there is such a file and it may not be replaced, the options are impossible, writing failed, or the
+    /// call was cancelled. There is no new file then, and one that was to be replaced is as it was.
     pub fn create(&self, image: impl AsRef<Path>, bytes: u64) -> Result<()> {
         let image = image.as_ref();
         let overwrite = if self.replace { Overwrite::Replace } else { Overwrite::Refuse };
         let plan = self.plan(&image.display().to_string(), Bytes::new(bytes), true)?;
         let pending = FileOptions::new().write(true).create_pending(image, Bytes::new(bytes), overwrite)?;
-        execute(&plan, pending.device(), &plan.empty(), threads().get())
-            .map_err(|cause| Error::invalid(image.display().to_string(), cause))?;
+        let place = image.display().to_string();
+        self.execute(&place, &plan, pending.device())?;
+        self.watch.check(&place)?;
         pending.publish()?;
         Ok(())
     }
@@ -97,18 +110,27 @@ impl Format {
     ///
     /// # Errors
     /// If the device holds something that may not be replaced, or a volume that another host has in use (MMP),
-    /// the options are impossible, or writing failed.
+    /// the options are impossible, writing failed, or the call was cancelled. Unless it was refused, what the
+    /// device held is lost, and it holds no volume: opening it says that a format was interrupted.
     pub fn on_device(&self, device: &dyn Device) -> Result<()> {
         let name = device.name().to_owned();
-        let failed = |cause| Error::invalid(name.clone(), cause);
         if self.replace {
             let protection = hectare_mmp::Options::default();
             refuse_living(device, &protection).map_err(|cause| Error::invalid(name.clone(), cause))?;
         } else {
-            refuse_occupied(device).map_err(failed)?;
+            refuse_occupied(device).map_err(|cause| Error::of_format(&name, cause))?;
         }
         let plan = self.plan(&name, device.len(), device.is_zeroed())?;
-        execute(&plan, device, &plan.empty(), threads().get()).map_err(failed)
+        self.watch.check(&name)?;
+        self.execute(&name, &plan, device)
+    }
+
+    fn execute(&self, place: &str, plan: &Plan, device: &dyn Device) -> Result<()> {
+        let device = self.watch.wrap(device, Until::End);
+        let watch = |step, done, total| self.watch.at(Step::of_mkfs(step), done, Some(total));
+        let run = Run { threads: threads().get(), watch: Some(&watch) };
+        let done = execute(plan, &device, &plan.empty(), run);
+        self.watch.outcome(place, done.map_err(|cause| Error::of_format(place, cause)))
     }
 
     /// The options, for [`crate::build`], too.
@@ -118,14 +140,25 @@ impl Format {
     pub(crate) fn options(&self, place: &str) -> Result<FormatOptions> {
         let mut options = self.options.clone();
         if let Some(features) = &self.features {
-            options.features.extend(parse_features(features).map_err(|cause| Error::invalid(place, cause))?);
+            options
+                .features
+                .extend(parse_features(features).map_err(|cause| Error::of_format(place, cause))?);
         }
         Ok(options)
     }
 
     fn plan(&self, place: &str, size: Bytes, zeroed: bool) -> Result<Plan> {
         let options = self.options(place)?;
-        Plan::new(&options, whole_pages(size), zeroed).map_err(|cause| Error::invalid(place, cause))
+        Plan::new(&options, whole_pages(size), zeroed).map_err(|cause| Error::of_format(place, cause))
+    }
+}
+
+impl Step {
+    fn of_mkfs(step: hectare_mkfs::Step) -> Self {
+        match step {
+            hectare_mkfs::Step::Discard => Self::Discard,
+            hectare_mkfs::Step::Write => Self::Structures,
+        }
     }
 }
 

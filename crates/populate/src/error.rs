@@ -1,5 +1,6 @@
 //! The errors of reading sources: one line each, with the path and the reason.
 
+use hectare_device::Cancel;
 use hectare_units::Bytes;
 use std::borrow::Cow;
 use std::fmt;
@@ -51,6 +52,7 @@ impl fmt::Display for ShownPath {
 
 /// Why sources could not be read into a tree, or a file's data could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The system refused an operation.
     #[error("{path}: can't {doing}: {cause}")]
@@ -147,6 +149,9 @@ pub enum Error {
         /// How much of it a tree holds at most.
         limit: u64,
     },
+    /// The caller wants no more ([`Options::cancel`](crate::Options::cancel)).
+    #[error("reading the sources was cancelled")]
+    Cancelled,
     /// An option's value has no meaning.
     #[error("{option} {value:?}: {reason}")]
     Option {
@@ -160,6 +165,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Fails if the caller wants no more.
+    pub(crate) fn unless(cancel: &Cancel) -> Result<(), Self> {
+        if cancel.is_cancelled() { Err(Self::Cancelled) } else { Ok(()) }
+    }
+
     /// The error for a failed system call: a missing permission says what to do about it.
     pub(crate) fn io(path: ShownPath, doing: &'static str, cause: impl Into<io::Error>) -> Self {
         let cause = cause.into();

@@ -49,6 +49,7 @@ use crate::time::Timestamp;
 use crate::tree::{Meta, Tree};
 use builder::{Builder, LayerKind};
 use container::Container;
+use hectare_device::Cancel;
 use hectare_units::Bytes;
 use std::ffi::OsStr;
 use std::fmt;
@@ -152,6 +153,9 @@ pub struct Options {
     pub find_duplicates: bool,
     /// Labels for everything.
     pub labels: Option<Arc<FileContexts>>,
+    /// Ends the reading of sources early. Writing ends if the device does
+    /// ([`CancelDevice`](hectare_device::CancelDevice)).
+    pub cancel: Cancel,
 }
 
 impl Default for Options {
@@ -174,6 +178,7 @@ impl Default for Options {
             specs: Vec::new(),
             find_duplicates: false,
             labels: None,
+            cancel: Cancel::new(),
         }
     }
 }
@@ -215,6 +220,7 @@ impl Options {
 impl Tree {
     /// Reads sources into a tree, each over the ones before it. No sources give an empty root directory.
     ///
+    /// # Errors
     /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
     /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
@@ -223,6 +229,7 @@ impl Tree {
         }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {
+            Error::unless(&options.cancel)?;
             let handle = match source {
                 Source::Folder(path) => {
                     builder.begin_layer(folder::open(&path)?, LayerKind::Folder)?;
@@ -268,7 +275,7 @@ fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
         label::label(&mut tree, contexts);
     }
     if options.find_duplicates {
-        tree.duplicates = duplicates::find(&tree, options.threads)?;
+        tree.duplicates = duplicates::find(&tree, options.threads, &options.cancel)?;
     }
     Ok(tree)
 }

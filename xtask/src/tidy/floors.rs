@@ -79,7 +79,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "reporter",
                 "reproducible",
             ],
-            &["explanation", "image_device", "logging", "new_disk"],
+            &["explanation", "image_device", "logging", "new_disk", "version"],
             &["logical"],
             &["disk_format", "write_args"],
             &["image"],

@@ -69,10 +69,5 @@ fn make(image: &Image, arguments: &Arguments, target: &[u8], link: &[u8]) -> hec
     if arguments.symbolic {
         return volume.symlink(target, link, umask::creation(0o777)).map(drop);
     }
-    match volume.hard_link(target, link) {
-        Err(Error::NotPermitted(_)) if volume.symlink_metadata(target)?.is_dir() => {
-            Err(Error::Invalid("directories can't have hard links"))
-        }
-        other => other,
-    }
+    volume.hard_link(target, link)
 }

@@ -120,7 +120,7 @@ fn check_flags(
 ) -> Result<(InodeFlags, u32)> {
     let data = inode.get();
     if !caller.acts_as(data.uid) {
-        return Err(Error::Forbidden("only its owner may change the flags of an inode"));
+        return Err(Error::NotPermitted("only its owner may change the flags of an inode"));
     }
     let flags = match flags {
         Some(flags) => settable(&data, flags, caller)?,
@@ -132,7 +132,7 @@ fn check_flags(
     };
     let stays = data.flags & flags & InodeFlags::IMMUTABLE;
     if !stays.is_empty() && (flags != data.flags || project != data.projid) {
-        return Err(Error::NotPermitted(inode.nr()));
+        return Err(Error::Immutable(inode.nr()));
     }
     Ok((flags, project))
 }
@@ -151,10 +151,10 @@ fn settable(data: &Inode, wanted: InodeFlags, caller: &Caller<'_>) -> Result<Ino
     let changed = (data.flags ^ wanted) & MODIFIABLE;
     let protecting = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
     if changed.intersects(protecting) && !caller.may(Capabilities::LINUX_IMMUTABLE) {
-        return Err(Error::Forbidden("changing immutable or append-only requires CAP_LINUX_IMMUTABLE"));
+        return Err(Error::NotPermitted("changing immutable or append-only requires CAP_LINUX_IMMUTABLE"));
     }
     if changed.contains(InodeFlags::JOURNAL_DATA) && !caller.may(Capabilities::SYS_RESOURCE) {
-        return Err(Error::Forbidden("changing the data journalling flag requires CAP_SYS_RESOURCE"));
+        return Err(Error::NotPermitted("changing the data journalling flag requires CAP_SYS_RESOURCE"));
     }
     if changed.contains(InodeFlags::EXTENTS) && !data.is_mapped() {
         return refuse("it has no map that could be made of extents or blocks");

@@ -99,14 +99,14 @@ fn check_rights(data: &Inode, changes: &Changes, caller: &Caller<'_>) -> Result<
     let own_group = |gid: u32| caller.uid == data.uid && (gid == data.gid || caller.is_in(gid));
     let passes_to = changes.gid.filter(|gid| !own_group(*gid));
     if (gives_to.is_some() || passes_to.is_some()) && !caller.may(Capabilities::CHOWN) {
-        return Err(Error::Forbidden("only root may give files away"));
+        return Err(Error::NotPermitted("only root may give files away"));
     }
     let owners_only = changes.permissions.is_some()
         || changes.atime.is_some()
         || changes.mtime.is_some()
         || changes.crtime.is_some();
     if owners_only && !caller.acts_as(data.uid) {
-        return Err(Error::Forbidden("only its owner may change the permissions and times of a file"));
+        return Err(Error::NotPermitted("only its owner may change the permissions and times of a file"));
     }
     Ok(())
 }

@@ -62,13 +62,13 @@ pub(crate) fn check_changes_attribute(
     caller: &Caller<'_>,
 ) -> Result<()> {
     let needs =
-        |capability, reason| if caller.may(capability) { Ok(()) } else { Err(Error::Forbidden(reason)) };
+        |capability, reason| if caller.may(capability) { Ok(()) } else { Err(Error::NotPermitted(reason)) };
     match name.index() {
         Index::USER if !has_user_attributes(data) => {
-            Err(Error::Forbidden("only files and directories have attributes of users"))
+            Err(Error::NotPermitted("only files and directories have attributes of users"))
         }
         Index::USER if is_sticky_directory(data) && !caller.acts_as(data.uid) => {
-            Err(Error::Forbidden("only its owner may change the attributes of a sticky directory"))
+            Err(Error::NotPermitted("only its owner may change the attributes of a sticky directory"))
         }
         Index::USER => permission::check_permission(core, nr, data, caller, Access::WRITE),
         Index::TRUSTED => needs(Capabilities::SYS_ADMIN, "trusted attributes are root's"),
@@ -79,7 +79,7 @@ pub(crate) fn check_changes_attribute(
         Index::ACL_ACCESS | Index::ACL_DEFAULT => {
             check_has_acls(data)?;
             let owns = caller.acts_as(data.uid);
-            let refused = Error::Forbidden("only its owner may change the access control lists of a file");
+            let refused = Error::NotPermitted("only its owner may change the access control lists of a file");
             if owns { Ok(()) } else { Err(refused) }
         }
         _ => Ok(()),

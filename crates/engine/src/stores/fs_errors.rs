@@ -116,7 +116,7 @@ impl Findings {
     /// Records an error of reading a block of metadata: it is corrupt, or the device failed.
     pub(crate) fn note_read(&self, error: &Error, structure: &'static str, place: Place, block: BlockNr) {
         match error {
-            Error::Device { .. } => self.add(structure, place, Some(block), ERRCODE_IO, error),
+            Error::Device(_) => self.add(structure, place, Some(block), ERRCODE_IO, error),
             _ => self.note_at(error, Some(block)),
         }
     }
@@ -210,6 +210,7 @@ impl<T> Watched for Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hectare_device::{Operation, Reason};
     use hectare_ext4::error::Corrupt;
 
     fn corrupt(nr: u64) -> Error {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     fn eio() -> Error {
-        Error::Device { message: "disk: cannot read".into(), errno: 5, no_space: false }
+        hectare_device::Error::new("disk", Operation::Read, None, Reason::Io(5)).into()
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Volume {
     /// are, whatever their value in `flags`.
     ///
     /// # Errors
-    /// [`crate::Error::Forbidden`] if the caller is not the owner, for changing the immutable or append-only
+    /// [`crate::Error::NotPermitted`] if the caller is not the owner, for changing the immutable or append-only
     /// flag without the capability, and for changing anything else of an inode that stays immutable;
     /// [`crate::Error::Unsupported`] for flags that the kind of inode, the volume or this program does not
     /// have.
@@ -90,7 +90,7 @@ impl Volume {
     /// Whether a user may do all of `access` with an inode.
     ///
     /// # Errors
-    /// [`crate::Error::PermissionDenied`]; [`crate::Error::NotPermitted`] for writing to what is immutable;
+    /// [`crate::Error::PermissionDenied`]; [`crate::Error::Immutable`] for writing to what is immutable;
     /// [`crate::Error::ReadOnly`] for writing to a volume that is; [`crate::Error::NotFound`], or the error
     /// of reading it.
     pub fn permission(&self, nr: InodeNr, caller: &Caller<'_>, access: Access) -> Result<()> {
@@ -107,7 +107,7 @@ impl Volume {
     /// write permission ([`Volume::permission`]), and then done with [`Volume::touch`].
     ///
     /// # Errors
-    /// [`crate::Error::Forbidden`] if the caller is not the owner, and for giving away what only root can;
+    /// [`crate::Error::NotPermitted`] if the caller is not the owner, and for giving away what only root can;
     /// otherwise as [`Volume::change`].
     pub fn change_as(&self, nr: InodeNr, changes: &Changes, caller: &Caller<'_>) -> Result<()> {
         ownership::change_as(self.core(), nr, changes, caller)
@@ -147,7 +147,7 @@ impl Volume {
     /// Changes an inode's permissions, owners, times or size.
     ///
     /// # Errors
-    /// [`crate::Error::NotPermitted`] for an immutable inode, or the error of setting the size.
+    /// [`crate::Error::Immutable`] for an immutable inode, or the error of setting the size.
     pub fn change(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
         stat::change(self.core(), nr, changes)
     }
@@ -156,7 +156,7 @@ impl Volume {
     /// [`Volume::change`] refuses. `changes` has times alone, which the caller has from the clock.
     ///
     /// # Errors
-    /// [`crate::Error::NotPermitted`] for an immutable inode, [`crate::Error::NotFound`], or
+    /// [`crate::Error::Immutable`] for an immutable inode, [`crate::Error::NotFound`], or
     /// [`crate::Error::ReadOnly`].
     pub fn touch(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
         stat::touch(self.core(), nr, changes)
@@ -186,7 +186,7 @@ impl Volume {
     /// Sets an attribute for a user.
     ///
     /// # Errors
-    /// [`crate::Error::Forbidden`] or [`crate::Error::PermissionDenied`] if the user may not; otherwise as
+    /// [`crate::Error::NotPermitted`] or [`crate::Error::PermissionDenied`] if the user may not; otherwise as
     /// [`Volume::set_xattr`].
     pub fn set_xattr_as(
         &self,
@@ -202,7 +202,7 @@ impl Volume {
     /// Removes an attribute for a user.
     ///
     /// # Errors
-    /// [`crate::Error::Forbidden`] or [`crate::Error::PermissionDenied`] if the user may not; otherwise as
+    /// [`crate::Error::NotPermitted`] or [`crate::Error::PermissionDenied`] if the user may not; otherwise as
     /// [`Volume::remove_xattr`].
     pub fn remove_xattr_as(&self, nr: InodeNr, name: impl AsRef<[u8]>, caller: &Caller<'_>) -> Result<()> {
         xattrs::remove_xattr_as(self.core(), nr, name, caller)

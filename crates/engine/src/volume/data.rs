@@ -58,7 +58,7 @@ impl Volume {
     /// only if the change is allowed.
     ///
     /// # Errors
-    /// [`crate::Error::FileTooLarge`], [`crate::Error::NotPermitted`] for an immutable or append-only file,
+    /// [`crate::Error::FileTooLarge`], [`crate::Error::Immutable`], [`crate::Error::AppendOnly`],
     /// [`crate::Error::ReadOnly`], [`crate::Error::NotFound`], or that it is no regular file.
     pub fn check_resize(&self, nr: InodeNr, size: u64) -> Result<()> {
         truncate::check_resize(self.core(), nr, size)

@@ -244,7 +244,7 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Invalid`] if `len` is 0, or where a mode can't be applied there;
     /// [`Error::FileTooLarge`]; [`Error::NoSpace`], after which a first part may be done;
-    /// [`Error::NotPermitted`] for an append-only file and anything but allocating;
+    /// [`Error::AppendOnly`] for an append-only file and anything but allocating;
     /// [`Error::ReadOnly`], [`Error::Unsupported`] as for writing.
     pub fn fallocate(&self, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
         fallocate::fallocate(self.volume.core(), &self.inode, mode, (at, len), Source::Caller)

@@ -55,7 +55,7 @@ impl HeldInode {
     /// accepts bytes for it. `appends` says that all writes will be at the end.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for an immutable file and, unless it `appends`, an append-only one;
+    /// [`Error::Immutable`] and, unless it `appends`, [`Error::AppendOnly`];
     /// [`Error::Unsupported`] for a file of a form that can't be written yet; otherwise as any write.
     pub fn check_opens_for_writing(&self, appends: bool) -> Result<()> {
         let _operation = self.inode.lock().read();

@@ -414,8 +414,9 @@ fn what_a_device_refuses_is_told_once_by_the_next_sync_or_close() {
     let device = Arc::new(FaultDevice::new(Arc::clone(&memory)));
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
     let fail = |times| device.add(Rule::new(Outcome::NO_SPACE).on(&[Operation::Write]).times(times));
-    let refused =
-        |result: Result<(), Error>| assert!(matches!(result, Err(Error::Device { no_space: true, .. })));
+    let refused = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Device(error)) if error.is_no_space()))
+    };
     let file = volume.create_file("file", Creation::default()).unwrap();
     append(&file, 6, 3000, 300);
     file.sync().unwrap();

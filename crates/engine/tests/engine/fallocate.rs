@@ -154,7 +154,7 @@ fn a_write_that_fails_half_way_leaves_no_written_block_beyond_the_end() {
     file.allocate(60 << 10, 50 << 10, true).unwrap();
     device.add(Rule::new(Outcome::IO).after(1).times(1));
     let result = file.write_at(0, &pattern(1, 0, 110 << 10));
-    assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
+    assert!(matches!(result, Err(Error::Device(_))), "{result:?}");
     assert_eq!(device.strikes(), 1);
     assert_eq!(file.metadata().unwrap().size, 50 << 10, "what was written is in the file");
     drop(file);

@@ -347,14 +347,14 @@ fn bytes_that_gathered_before_a_file_was_protected_can_not_be_written_over() {
     v.set_inode_flags(file.inode(), flags | InodeFlags::APPEND, &ME).unwrap();
     for round in 0..3 {
         let end = file.metadata().unwrap().size;
-        assert!(matches!(file.write_at(0, b"F"), Err(Error::NotPermitted(_))), "{round}");
-        assert!(matches!(file.write_at(end - 1, b"F"), Err(Error::NotPermitted(_))), "{round}");
-        assert!(matches!(file.set_len(0), Err(Error::NotPermitted(_))), "{round}");
+        assert!(matches!(file.write_at(0, b"F"), Err(Error::AppendOnly(_))), "{round}");
+        assert!(matches!(file.write_at(end - 1, b"F"), Err(Error::AppendOnly(_))), "{round}");
+        assert!(matches!(file.set_len(0), Err(Error::AppendOnly(_))), "{round}");
         file.write_all_at(end, b"another line\n").unwrap();
     }
     assert_eq!(v.read("log").unwrap(), b"first line\nanother line\nanother line\nanother line\n");
     v.set_inode_flags(file.inode(), flags | InodeFlags::IMMUTABLE, &ME).unwrap();
-    assert!(matches!(file.write_at(50, b"F"), Err(Error::NotPermitted(_))));
+    assert!(matches!(file.write_at(50, b"F"), Err(Error::Immutable(_))));
     v.set_inode_flags(file.inode(), flags, &ME).unwrap();
     file.write_all_at(0, b"F").unwrap();
     drop(file);
@@ -471,20 +471,20 @@ fn only_who_may_changes_flags() {
     let flags = v.inode_flags(nr).unwrap();
     let (owner, other) = (Caller::user(7, 7, &[]), Caller::user(8, 7, &[7]));
     let refused = v.set_inode_flags(nr, flags | InodeFlags::NODUMP, &other);
-    assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::NotPermitted(_))), "{refused:?}");
     v.set_inode_flags(nr, flags | InodeFlags::NODUMP, &owner).unwrap();
     let refused = v.set_inode_flags(nr, flags | InodeFlags::APPEND, &owner);
-    assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::NotPermitted(_))), "{refused:?}");
     let guardian = Caller { capabilities: Capabilities::LINUX_IMMUTABLE, ..owner };
     v.set_inode_flags(nr, flags | InodeFlags::IMMUTABLE, &guardian).unwrap();
     let refused = v.set_inode_flags(nr, flags | InodeFlags::IMMUTABLE | InodeFlags::NOATIME, &ME);
-    assert!(matches!(refused, Err(Error::NotPermitted(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Immutable(_))), "{refused:?}");
     let dir = v.create_dir("dir", Creation::default()).unwrap();
     let refused =
         v.set_inode_flags(dir, v.inode_flags(dir).unwrap() | InodeFlags::CASEFOLD, &ME).unwrap_err();
     assert!(refused.errno() == 95 && refused.to_string().contains("casefold"), "{refused}");
     let refused = v.set_inode_flags(nr, flags | InodeFlags::JOURNAL_DATA, &guardian);
-    assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::NotPermitted(_))), "{refused:?}");
     v.set_inode_flags(nr, flags, &guardian).unwrap();
     close_clean(&held);
 }

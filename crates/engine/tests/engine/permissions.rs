@@ -401,7 +401,7 @@ fn changes_are_for_owners() {
     let none = Changes::default();
     let refused = |changes: Changes, caller: Caller<'_>| {
         let result = v.change_as(file, &changes, &caller);
-        assert!(matches!(result, Err(Error::Forbidden(_))), "{changes:?}, {caller:?}: {result:?}");
+        assert!(matches!(result, Err(Error::NotPermitted(_))), "{changes:?}, {caller:?}: {result:?}");
     };
     let (owner, other) = (Caller::user(7, 9, &[10]), Caller::user(8, 9, &[10]));
     refused(Changes { permissions: Some(0o600), ..none }, other);

@@ -163,7 +163,7 @@ fn random_operations_of_many_users_keep_the_sums_that_e2fsck_counts() {
                         | Error::NotEmpty
                         | Error::AttributeTooLarge
                         | Error::Unsupported(_)
-                        | Error::Forbidden(_)
+                        | Error::NotPermitted(_)
                         | Error::PermissionDenied,
                     ) => refused += 1,
                     Err(error) => panic!("{name}, round {round}: {error}"),

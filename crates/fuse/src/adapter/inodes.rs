@@ -61,7 +61,7 @@ impl Adapter {
             (Times::Written, Some(mtime), Some(ctime)) => Ok(node.held().set_written(mtime, ctime)?),
             _ => match self.volume.change(node.nr(), changes) {
                 // To refuse a kernel that buffers times on its own would fail a later close or sync.
-                Err(Error::NotPermitted(_))
+                Err(Error::Immutable(_) | Error::AppendOnly(_))
                     if self.is_writeback() && changes.mtime == Some(node.metadata()?.mtime) =>
                 {
                     Ok(())

@@ -7,8 +7,8 @@ use super::wire::{InitIn, InitOut};
 use bitflags::bitflags;
 use zerocopy::{FromBytes, FromZeros};
 
-/// The version of the protocol, unless the kernel's is older.
-const VERSION: (u32, u32) = (7, 45);
+/// The version of FUSE's protocol, major and minor, unless the kernel's is older.
+pub const VERSION: (u32, u32) = (7, 45);
 /// The oldest minor version whose messages have the current layout (Linux 3.15).
 const MINOR_MIN: u32 = 23;
 /// The unit of the sizes of requests and answers.

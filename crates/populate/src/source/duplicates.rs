@@ -9,6 +9,7 @@
 
 use crate::error::Error;
 use crate::tree::{Duplicates, Kind, NodeId, Tree};
+use hectare_device::Cancel;
 use hectare_units::Bytes;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -26,10 +27,10 @@ type Sum = [u8; 32];
 /// The equal files of a tree.
 ///
 /// # Errors
-/// If a file can't be read, or changed since it was scanned.
-pub(crate) fn find(tree: &Tree, threads: NonZeroUsize) -> Result<Duplicates, Error> {
+/// If a file can't be read, or changed since it was scanned; if the caller wants no more.
+pub(crate) fn find(tree: &Tree, threads: NonZeroUsize, cancel: &Cancel) -> Result<Duplicates, Error> {
     let candidates = candidates(tree);
-    let sums = sums(tree, &candidates, threads)?;
+    let sums = sums(tree, &candidates, threads, cancel)?;
     let (mut known, mut found) = (HashMap::new(), Duplicates::default());
     for ((id, size), sum) in candidates.into_iter().zip(sums) {
         let first = *known.entry((size, sum)).or_insert(id);
@@ -56,7 +57,12 @@ fn candidates(tree: &Tree) -> Vec<(NodeId, Bytes)> {
 }
 
 /// The sums of files, in their order.
-fn sums(tree: &Tree, files: &[(NodeId, Bytes)], threads: NonZeroUsize) -> Result<Vec<Sum>, Error> {
+fn sums(
+    tree: &Tree,
+    files: &[(NodeId, Bytes)],
+    threads: NonZeroUsize,
+    cancel: &Cancel,
+) -> Result<Vec<Sum>, Error> {
     let sums = Mutex::new(vec![Sum::default(); files.len()]);
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
     let work = || {
@@ -65,7 +71,7 @@ fn sums(tree: &Tree, files: &[(NodeId, Bytes)], threads: NonZeroUsize) -> Result
             let start = next.fetch_add(BATCH, Ordering::Relaxed);
             let batch = files.iter().skip(start).take(BATCH);
             let found: Result<Vec<_>, _> =
-                batch.map(|(id, _)| sum(tree, &mut opener, *id, &mut buffer)).collect();
+                batch.map(|(id, _)| sum(tree, &mut opener, *id, &mut buffer, cancel)).collect();
             match found {
                 Ok(found) if found.is_empty() => return,
                 Ok(found) => sums.lock()[start..start + found.len()].copy_from_slice(&found),
@@ -86,7 +92,14 @@ fn sums(tree: &Tree, files: &[(NodeId, Bytes)], threads: NonZeroUsize) -> Result
 }
 
 /// The sum of a file's data and of where it lies in the file.
-fn sum(tree: &Tree, opener: &mut crate::Opener<'_>, id: NodeId, buffer: &mut [u8]) -> Result<Sum, Error> {
+fn sum(
+    tree: &Tree,
+    opener: &mut crate::Opener<'_>,
+    id: NodeId,
+    buffer: &mut [u8],
+    cancel: &Cancel,
+) -> Result<Sum, Error> {
+    Error::unless(cancel)?;
     let mut sum = Sha256::new();
     for segment in tree.segments(id) {
         sum.update(segment.at.get().to_le_bytes());

@@ -168,6 +168,11 @@ impl Walk<'_> {
             if queue.failed.is_some() {
                 return None;
             }
+            if let Err(error) = Error::unless(&self.options.cancel) {
+                queue.failed.get_or_insert(error);
+                self.changed.notify_all();
+                return None;
+            }
             if let Some(task) = queue.tasks.pop() {
                 queue.busy += 1;
                 return Some(task);

@@ -22,6 +22,7 @@ use crate::handle::SourceHandle;
 use crate::time::PackedTime;
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
+use hectare_device::Cancel;
 use hectare_host::stat_open;
 use hectare_units::Bytes;
 use lzma_rust2::XzReader;
@@ -169,6 +170,7 @@ struct Kept {
     /// Bytes that may be taken of the directory's free space, and in total.
     room: Bytes,
     limit: Option<Bytes>,
+    cancel: Cancel,
     /// Hashes what is written.
     hasher: Option<Hasher>,
     failed: Option<Error>,
@@ -187,8 +189,9 @@ impl Kept {
         let to = tempfile::tempfile_in(&folder).map_err(|cause| {
             Error::io(ShownPath::new(folder.as_os_str().as_bytes()), "make a temporary file", cause)
         })?;
-        let (room, limit) = (room(&to), options.max_size);
-        Ok(Self { name: name.into(), folder, to, len: Bytes::ZERO, room, limit, hasher, failed: None })
+        let (room, limit, cancel) = (room(&to), options.max_size, options.cancel.clone());
+        let (name, len) = (name.into(), Bytes::ZERO);
+        Ok(Self { name, folder, to, len, room, limit, cancel, hasher, failed: None })
     }
 
     /// Writes the next bytes; false if that failed.
@@ -198,6 +201,7 @@ impl Kept {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        Error::unless(&self.cancel)?;
         self.len += Bytes::of(bytes.len());
         if let Some(limit) = self.limit.filter(|limit| self.len > *limit) {
             return Err(Error::TooLarge { path: ShownPath::new(&self.name), limit });

@@ -123,6 +123,7 @@ enum Type {
 impl Reader<'_, '_> {
     fn run(&mut self) -> Result<(), Error> {
         while let Some(entry) = self.entries.next()? {
+            Error::unless(&self.builder.options.cancel)?;
             self.entry(entry)?;
         }
         let may_be_empty = self.builder.options.allow_empty || self.builder.is_image_layer();

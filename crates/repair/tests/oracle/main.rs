@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
+mod cancel;
 mod corpus;
 mod crash;
 mod damage;

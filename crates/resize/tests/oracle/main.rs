@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
+mod cancel;
 mod crash;
 mod fields;
 mod pairs;
