@@ -1,10 +1,11 @@
 //! Comparisons with the kernel and others: `cargo xtask bench
-//! allocator|check|io|mkfs|mount|nbd|resize|salvage [--only NAME] [--pairs N] [--seconds S] [--policy P]
+//! allocator|c|check|io|mkfs|mount|nbd|resize|salvage [--only NAME] [--pairs N] [--seconds S] [--policy P]
 //! [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
 //! | [`allocator`] | where space comes from, its cost, its fragmentation |
+//! | [`c_reads`] | small reads through the library for C, against Rust; described there |
 //! | [`check`] | checking, against e2fsck; described there, since its form differs |
 //! | [`mount`] | what goes through a mount, against fuse2fs; its own options and contenders |
 //! | [`salvage`] | salvage, against reading the image in sequence; described there, since its form differs |
@@ -29,6 +30,7 @@
 //! The next run removes everything a killed run left, mounts too.
 
 mod allocator;
+mod c_reads;
 mod check;
 mod contender;
 mod figures;
@@ -50,7 +52,7 @@ use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask bench allocator|check|io|mkfs|mount|nbd|resize|salvage \
+const USAGE: &str = "usage: cargo xtask bench allocator|c|check|io|mkfs|mount|nbd|resize|salvage \
                      [--only NAME]... [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] \
                      [--json FILE] [--list]";
 
@@ -143,6 +145,9 @@ fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
 pub(crate) fn run(words: &[&str]) -> bool {
     if let ["mount", rest @ ..] = words {
         return mount::run(rest);
+    }
+    if let ["c", rest @ ..] = words {
+        return c_reads::run(rest);
     }
     if let ["nbd", rest @ ..] = words {
         return nbd::run(rest);

@@ -22,8 +22,10 @@
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
+//! | `peers` | what other libraries read and write of the same volumes, beside ours (see [`peers`]) |
 //! | `python` | tests the Python package on its wheel, in an environment of its own (see [`python`]) |
 //! | `salvage` | counts what comes out of damaged volumes, by us and by others (see [`salvage`]) |
+//! | `sanitize` | the library for C under AddressSanitizer, ThreadSanitizer and Miri (see [`sanitize`]) |
 //! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
 //! | `repair` | damages volumes at random and repairs them, beside e2fsck (see [`repair`]) |
 //! | `stress` | stress programs on a mount of every kind of volume (see [`stress`]) |
@@ -46,11 +48,13 @@ mod live;
 mod msrv;
 mod mutate;
 mod package;
+mod peers;
 mod python;
 mod remote;
 mod repair;
 mod resize;
 mod salvage;
+mod sanitize;
 mod scratch;
 mod setup;
 mod soak;
@@ -64,7 +68,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|api|features|msrv|package-crates|\
                      boot|ceph|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|python|remote|repair|resize|salvage|soak|stress|unicode";
+                     live|mutate|peers|python|remote|repair|resize|salvage|sanitize|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -91,7 +95,10 @@ fn main() -> ExitCode {
         ["killed", ref rest @ ..] => killed::run(rest),
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
+        ["peers", ref rest @ ..] => peers::run(rest),
         ["python"] => python::run(),
+        ["python", "bench", ref rest @ ..] => python::bench(rest),
+        ["sanitize", ref rest @ ..] => sanitize::run(rest),
         ["salvage", ref rest @ ..] => salvage::run(rest),
         ["repair", ref rest @ ..] => repair::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),

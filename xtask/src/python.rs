@@ -2,13 +2,14 @@
 //!
 //! It makes a new environment in `target/python`, builds the wheel there by maturin, installs both and runs
 //! pytest. What the machine lacks (an interpreter, maturin, pandas) is skipped, by name and counted:
-//! [`Outcome`] has what `make test` adds to its totals. The wheel is not optimised; speed is
-//! `bench_read.py`'s.
+//! [`Outcome`] has what `make test` adds to its totals. The wheel of the tests is not optimised.
 //!
 //! pytest writes its outcomes into a file, a line each (`tests/conftest.py`): nothing is read from its
 //! screen.
+//!
+//! `cargo xtask python bench` builds an optimised wheel instead, and runs `bench_read.py` on it.
 
-use crate::steps::{built_command, quiet, root, shown, target_folder};
+use crate::steps::{built_command, cargo, quiet, root, shown, target_folder, went_well};
 use hectare_oracle::skip::REQUIRE_ALL;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +20,8 @@ const FOLDER: &str = "bindings/python";
 const OLDEST: &str = "(3, 11)";
 /// Names the command `hectare` that the tests compare with; one is built if it is not set.
 const COMMAND: &str = "HECTARE_COMMAND";
+/// Names the library for C that the tests compare with; one is built if it is not set.
+const C_LIBRARY: &str = "HECTARE_C_LIBRARY";
 
 /// What the tests gave.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,13 +48,28 @@ pub(crate) fn run() -> bool {
     outcome.failed.is_empty()
 }
 
+/// Builds an optimised wheel and measures how fast it reads; `words` are the program's. Returns whether it
+/// met its goal.
+pub(crate) fn bench(words: &[&str]) -> bool {
+    let measured = environment().and_then(|environment| {
+        let wheel = wheel(&environment, "release")?;
+        if !installed(&environment, &wheel) {
+            return Err("the wheel can't be installed".to_owned());
+        }
+        let mut python = Command::new(environment.join("venv/bin/python"));
+        python.arg(root().join(FOLDER).join("bench_read.py")).args(words);
+        if shown(&mut python) { Ok(()) } else { Err("it is below its goal".to_owned()) }
+    });
+    went_well("python bench", measured)
+}
+
 /// Runs the tests.
 pub(crate) fn outcome() -> Outcome {
     let environment = match environment() {
         Ok(environment) => environment,
         Err(reason) => return skipped_whole(&reason),
     };
-    match wheel(&environment) {
+    match wheel(&environment, "dev") {
         Ok(wheel) => tested(&environment, &wheel),
         Err(failed) => Outcome { failed: vec![format!("python: {failed}")], ..Outcome::default() },
     }
@@ -96,11 +114,11 @@ fn environment() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Builds the wheel; its path.
-fn wheel(environment: &Path) -> Result<PathBuf, String> {
+/// Builds the wheel by a profile of cargo's; its path.
+fn wheel(environment: &Path, profile: &str) -> Result<PathBuf, String> {
     let wheels = environment.join("wheels");
     let mut maturin = Command::new(environment.join("venv/bin/maturin"));
-    maturin.args(["build", "--locked", "--profile", "dev", "--out"]).arg(&wheels);
+    maturin.args(["build", "--locked", "--profile", profile, "--out"]).arg(&wheels);
     if !shown(maturin.current_dir(root().join(FOLDER))) {
         return Err("the wheel can't be built".to_owned());
     }
@@ -109,19 +127,21 @@ fn wheel(environment: &Path) -> Result<PathBuf, String> {
     paths.find(|path| path.extension().is_some_and(|end| end == "whl")).ok_or("there is no wheel".to_owned())
 }
 
+fn installed(environment: &Path, wheel: &Path) -> bool {
+    let mut install = Command::new(environment.join("venv/bin/pip"));
+    shown(install.args(["install", "--quiet", "--disable-pip-version-check", "--no-deps"]).arg(wheel))
+}
+
 /// Installs the wheel and runs pytest on it, away from the sources.
 fn tested(environment: &Path, wheel: &Path) -> Outcome {
-    let binaries = environment.join("venv/bin");
-    let mut install = Command::new(binaries.join("pip"));
-    install.args(["install", "--quiet", "--disable-pip-version-check", "--no-deps"]).arg(wheel);
-    if !shown(&mut install) {
+    if !installed(environment, wheel) {
         return Outcome {
             failed: vec!["python: the wheel can't be installed".to_owned()],
             ..Outcome::default()
         };
     }
     let records = environment.join("records");
-    let mut pytest = Command::new(binaries.join("python"));
+    let mut pytest = Command::new(environment.join("venv/bin/python"));
     pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(root().join(FOLDER).join("tests"));
     pytest
         .current_dir(environment)
@@ -131,6 +151,11 @@ fn tested(environment: &Path, wheel: &Path) -> Outcome {
         && let Some(command) = built_command()
     {
         pytest.env(COMMAND, command);
+    }
+    if std::env::var_os(C_LIBRARY).is_none()
+        && shown(cargo().args(["build", "--quiet", "--package", "hectare-capi", "--lib"]))
+    {
+        pytest.env(C_LIBRARY, target_folder().join("debug/libhectare_c.so"));
     }
     let succeeded = shown(&mut pytest);
     required(counted(&std::fs::read_to_string(&records).unwrap_or_default(), succeeded))

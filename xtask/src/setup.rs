@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 71] = [
+const TOOLS: [Tool; 72] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -80,6 +80,7 @@ const TOOLS: [Tool; 71] = [
     ("/usr/share/ovmf/OVMF.fd", "ovmf"),
     ("xorriso", "xorriso"),
     ("nbdkit", "nbdkit"),
+    ("/usr/include/nbdkit-plugin.h", "nbdkit-plugin-dev"),
     ("qemu-nbd", "qemu-utils"),
     ("nbd-server", "nbd-server"),
     ("nbdinfo", "libnbd-bin"),

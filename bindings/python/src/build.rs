@@ -1,6 +1,8 @@
 //! Making volumes: empty ones, and those of directories, archives and container images.
 
 use crate::failure::{Failure, Outcome};
+use crate::watched::watched;
+use hectare::Watch;
 use hectare::build::{Excludes, Image, Reference, Size};
 use hectare::mkfs::{Format, FsType};
 use pyo3::prelude::*;
@@ -50,8 +52,15 @@ impl Wanted {
 /// Makes an empty volume of `size` bytes in a new file.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value)] // what Python's arguments become
-pub(crate) fn mkfs(py: Python<'_>, image: PathBuf, size: u64, wanted: Wanted) -> PyResult<()> {
-    let done: Outcome<()> = py.detach(|| Ok(wanted.format()?.create(&image, size)?));
+pub(crate) fn mkfs(
+    py: Python<'_>,
+    image: PathBuf,
+    size: u64,
+    wanted: Wanted,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<()> {
+    let make = |watch: &Watch| -> Outcome<()> { Ok(wanted.format()?.watch(watch).create(&image, size)?) };
+    let done: Outcome<()> = watched(py, progress.as_ref(), make)?;
     done.map_err(|failure| failure.about(image.display().to_string()))
 }
 
@@ -73,12 +82,18 @@ type Built = (u64, u64, (u64, u64, u64, u64, u64, u64), Vec<String>);
 /// Makes an image of sources in a new file.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value)] // what Python's arguments become
-pub(crate) fn build(py: Python<'_>, image: PathBuf, content: Content, wanted: Wanted) -> PyResult<Built> {
-    let built = py.detach(|| make(&image, &content, &wanted));
+pub(crate) fn build(
+    py: Python<'_>,
+    image: PathBuf,
+    content: Content,
+    wanted: Wanted,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Built> {
+    let built = watched(py, progress.as_ref(), |watch| make(&image, &content, &wanted, watch))?;
     built.map_err(|failure| failure.about(image.display().to_string()))
 }
 
-fn make(path: &Path, content: &Content, wanted: &Wanted) -> Outcome<Built> {
+fn make(path: &Path, content: &Content, wanted: &Wanted, watch: &Watch) -> Outcome<Built> {
     let mut format = wanted.format()?;
     if wanted.reserved_percent.is_none() {
         // As `hectare build`: what is built has its content already.
@@ -109,7 +124,7 @@ fn make(path: &Path, content: &Content, wanted: &Wanted) -> Outcome<Built> {
     if let Some(epoch) = content.source_date_epoch {
         image = image.source_date_epoch(epoch);
     }
-    let built = image.create(path)?;
+    let built = image.watch(watch).create(path)?;
     let has = built.totals;
     let totals = (has.files, has.directories, has.symlinks, has.special, has.names, has.data.get());
     Ok((built.size, built.free, totals, built.warnings))

@@ -1,7 +1,9 @@
 //! Whether a volume is sound.
 
 use crate::failure::Failure;
-use hectare::check::{Problem, Report};
+use crate::watched::watched;
+use hectare::Watch;
+use hectare::check::{Problem, Report, check_watched};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
@@ -18,8 +20,9 @@ fn found(problem: &Problem) -> Found {
 /// Checks the volume in a file, and changes nothing.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value)] // what Python's arguments become
-pub(crate) fn check(py: Python<'_>, image: PathBuf) -> PyResult<Checked> {
-    let report: Result<Report, Failure> = py.detach(|| Ok(hectare::check::check(&image)?));
+pub(crate) fn check(py: Python<'_>, image: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Checked> {
+    let judge = |watch: &Watch| -> Result<Report, Failure> { Ok(check_watched(&image, watch)?) };
+    let report: Result<Report, Failure> = watched(py, progress.as_ref(), judge)?;
     let report = report.map_err(|failure| failure.about(image.display().to_string()))?;
     let all = |problems: &[Problem]| problems.iter().map(found).collect();
     let counts = report.counts;

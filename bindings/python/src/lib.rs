@@ -20,6 +20,7 @@ mod failure;
 mod file;
 mod guard;
 mod volume;
+mod watched;
 
 /// The module `hectare._native`.
 #[pyo3::pymodule(gil_used = false)]

@@ -48,6 +48,15 @@ def command_line():
     return path
 
 
+@pytest.fixture
+def c_library():
+    """The library for C of this workspace."""
+    path = os.environ.get("HECTARE_C_LIBRARY")
+    if not path or not Path(path).exists():
+        pytest.skip("HECTARE_C_LIBRARY names no library for C")
+    return Path(path)
+
+
 def pytest_runtest_logreport(report):
     """Appends the outcome of a test, if HECTARE_PYTEST_RECORDS names a file: outcome, name, reason."""
     records = os.environ.get("HECTARE_PYTEST_RECORDS")

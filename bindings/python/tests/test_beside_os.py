@@ -14,8 +14,10 @@ from conftest import e2fsck_clean
 # Relative, so that they mean the same below the host's directory; no link leads out of it.
 PATHS = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/f", "d/e/../a", "./a", "l", "d/l", "l/a", "a/x", "x/y/z"]
 TARGETS = ["a", "d", "d/e", "./e/../a", "nowhere", "l"]
-SEEDS = range(20)
-STEPS = 250
+NAMES = ["user.a", "user.bb", "user.ccc", "nothing"]
+# Ten thousand operations; a hundred thousand if asked for.
+SEEDS = range(100 if os.environ.get("HECTARE_LONG") == "1" else 10)
+STEPS = 1000
 
 
 class Host:
@@ -23,6 +25,7 @@ class Host:
 
     def __init__(self, root):
         self.root = root
+        self.kept = {}
 
     def at(self, path):
         return os.path.join(self.root, path)
@@ -61,12 +64,31 @@ class Host:
     def walk(self, path):
         return [(os.path.relpath(top, self.root), *rest) for top, *rest in os.walk(self.at(path))]
 
+    def setxattr(self, path, name, value, flags):
+        os.setxattr(self.at(path), name, value, flags)
+
+    def getxattr(self, path, name):
+        return os.getxattr(self.at(path), name)
+
+    def removexattr(self, path, name):
+        os.removexattr(self.at(path), name)
+
+    def pread(self, file, size, offset):
+        return os.pread(file.fileno(), size, offset)
+
+    def pwrite(self, file, data, offset):
+        return os.pwrite(file.fileno(), data, offset)
+
+    def fstat(self, file):
+        return os.fstat(file.fileno())
+
 
 class Inside:
     """The same calls, on a volume."""
 
     def __init__(self, volume):
         self.volume = volume
+        self.kept = {}
 
     def open(self, path, mode, **more):
         return self.volume.open(path, mode, **more)
@@ -97,6 +119,24 @@ class Inside:
 
     def walk(self, path):
         return [(os.path.relpath("/" + top, "/"), *rest) for top, *rest in self.volume.walk(path)]
+
+    def setxattr(self, path, name, value, flags):
+        self.volume.setxattr(path, name, value, flags)
+
+    def getxattr(self, path, name):
+        return self.volume.getxattr(path, name)
+
+    def removexattr(self, path, name):
+        self.volume.removexattr(path, name)
+
+    def pread(self, file, size, offset):
+        return file.pread(size, offset)
+
+    def pwrite(self, file, data, offset):
+        return file.pwrite(data, offset)
+
+    def fstat(self, file):
+        return file.stat()
 
 
 def shown(found):
@@ -135,7 +175,24 @@ def read(side, path):
         return file.read(7), file.readline(), file.read()
 
 
-def step(rng):
+def keep(side, slot, path, mode):
+    """Opens a file, unbuffered, in place of the one that is kept by that number."""
+    if slot in side.kept:
+        side.kept.pop(slot).close()
+    side.kept[slot] = side.open(path, mode, buffering=0)
+
+
+def with_kept(side, slot, work):
+    """Uses the file of a number, which may have been renamed or removed since; nothing if there is none."""
+    return work(side.kept[slot]) if slot in side.kept else None
+
+
+def allowed(file, reads):
+    """Whether it was opened for that: `os` knows errno, `io` raises an exception of its own."""
+    return file.readable() if reads else file.writable()
+
+
+def step(rng, attributes):
     """A random operation: its name for messages, and what it does on a side."""
     a, b = rng.choice(PATHS), rng.choice(PATHS)
     data = rng.randbytes(rng.choice([0, 1, 50, 4096, 20_000]))
@@ -143,6 +200,12 @@ def step(rng):
     size, mode, target = rng.randrange(60_000), rng.randrange(0o1000), rng.choice(TARGETS)
     times = (rng.randrange(10**18), rng.randrange(2 * 10**18))
     exist_ok = rng.random() < 0.5
+    slot, mode_kept, name = rng.randrange(4), rng.choice(["rb", "r+b", "wb", "w+b", "xb"]), rng.choice(NAMES)
+    value, how = rng.randbytes(rng.randrange(900)), rng.choice([0, 0, os.XATTR_CREATE, os.XATTR_REPLACE])
+
+    def kept(reads, work):
+        return lambda side: with_kept(side, slot, lambda file: allowed(file, reads) and work(side, file))
+
     steps = [
         (f"write {a}", lambda side: written(side, a, "wb", data)),
         (f"append {a}", lambda side: written(side, a, "ab", data)),
@@ -169,8 +232,30 @@ def step(rng):
         (f"lstat {a}", lambda side: shown(side.call("lstat", a))),
         (f"listdir {a}", lambda side: sorted(side.call("listdir", a))),
         (f"walk {a}", lambda side: sorted((top, sorted(d), sorted(f)) for top, d, f in side.walk(a))),
+        (f"keep {slot} {a} {mode_kept}", lambda side: keep(side, slot, a, mode_kept)),
+        (f"keep {slot} {b} r+b", lambda side: keep(side, slot, b, "r+b")),
+        (f"pread {slot} {size}", kept(True, lambda side, file: side.pread(file, 3000, size))),
+        (f"pwrite {slot} {size}", kept(False, lambda side, file: side.pwrite(file, data, size))),
+        (f"kept truncate {slot} {size}", kept(False, lambda side, file: file.truncate(size))),
+        (f"fstat {slot}", lambda side: with_kept(side, slot, lambda file: shown(side.fstat(file)))),
     ]
+    if attributes:
+        steps += [
+            (f"setxattr {a} {name} {how}", lambda side: side.setxattr(a, name, value, how)),
+            (f"getxattr {a} {name}", lambda side: side.getxattr(a, name)),
+            (f"removexattr {a} {name}", lambda side: side.removexattr(a, name)),
+        ]
     return rng.choice(steps)
+
+
+def has_attributes(folder):
+    """Whether the host's file system has attributes of users, as a volume does."""
+    try:
+        os.setxattr(folder, "user.test", b"x")
+        os.removexattr(folder, "user.test")
+    except OSError:
+        return False
+    return True
 
 
 def times_set(side, path, times):
@@ -196,10 +281,13 @@ def test_a_volume_behaves_like_a_directory_of_the_host(seed, image, tmp_path):
         with hectare.open(image, "rw") as volume:
             volume.rmdir("lost+found")
             inside = Inside(volume)
+            attributes = has_attributes(host.root)
             for number in range(STEPS):
-                name, run = step(rng)
+                name, run = step(rng, attributes)
                 expected, found = outcome(run, host), outcome(run, inside)
                 assert found == expected, f"seed {seed}, step {number}: {name}"
+            for file in [*host.kept.values(), *inside.kept.values()]:
+                file.close()
             everything = sorted((top, sorted(d), sorted(f)) for top, d, f in host.walk(""))
             assert sorted((top, sorted(d), sorted(f)) for top, d, f in inside.walk("/")) == everything
     finally:

@@ -4,8 +4,10 @@ import errno
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +51,34 @@ def test_the_bytes_are_those_of_the_command_line(tree, tmp_path, command_line, s
     assert report.size == ours.stat().st_size and report.files == 303 and report.symlinks == 1
     assert report.warnings == []
     e2fsck_clean(ours)
+
+
+def test_c_python_and_the_command_line_make_the_same_bytes(tree, tmp_path, command_line, c_library):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no compiler for C")
+    (tmp_path / "libhectare.so").symlink_to(c_library)
+    (tmp_path / "libhectare.so.0").symlink_to(c_library)
+    program, capi = tmp_path / "build", Path(__file__).parents[3] / "crates/capi"
+    compile_it = [compiler, "-std=c11", "-D_GNU_SOURCE", f"-I{capi}/include", f"-L{tmp_path}"]
+    subprocess.run([*compile_it, "-o", program, capi / "examples/build.c", "-lhectare"], check=True)
+    archive = tmp_path / "more.tar"
+    with tarfile.open(archive, "w") as tar:
+        member = tarfile.TarInfo("etc/added")
+        member.size, member.mtime = 4, EPOCH - 7
+        tar.addfile(member, io.BytesIO(b"new\n"))
+    images = [tmp_path / name for name in ("c.img", "python.img", "command.img")]
+    options = ["-s", "min", "-e", str(EPOCH), "-L", "root", "-u", "5:6", "-x", "*.o", "-O", "^has_journal"]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    subprocess.run([program, *options, images[0], tree, archive], check=True, env=environment)
+    more = {"label": "root", "owner": "5:6", "exclude": ["*.o"], "features": "^has_journal"}
+    hectare.build([tree, archive], images[1], size="min", source_date_epoch=EPOCH, **more)
+    words = ["--size", "min", "-L", "root", "--owner", "5:6", "--exclude", "*.o", "-O", "^has_journal"]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
+    sources = ["--from", tree, "--from", archive]
+    subprocess.run([command_line, "build", *sources, *words, images[2]], check=True, env=environment)
+    assert len({digest(image) for image in images}) == 1
+    e2fsck_clean(images[0])
 
 
 def test_the_environment_makes_images_reproducible(tree, tmp_path, monkeypatch):

@@ -16,6 +16,12 @@
 // The version of this interface: another number is another interface.
 #define HECTARE_ABI 0
 
+// For hectare_build: the smallest size that holds everything.
+#define HECTARE_SIZE_MINIMAL 0
+
+// For hectare_build: a tenth more than the smallest.
+#define HECTARE_SIZE_AMPLE 1
+
 // For hectare_file_open: for reading.
 #define HECTARE_READ 1
 
@@ -30,12 +36,6 @@
 
 // For hectare_file_open: the content is removed.
 #define HECTARE_TRUNCATE 16
-
-// For hectare_build: the smallest size that holds everything.
-#define HECTARE_SIZE_MINIMAL 0
-
-// For hectare_build: a tenth more than the smallest.
-#define HECTARE_SIZE_AMPLE 1
 
 // For hectare_open: for reading only.
 #define HECTARE_READ_ONLY 0
@@ -52,8 +52,49 @@ typedef struct hectare_file hectare_file;
 // An open volume.
 typedef struct hectare_volume hectare_volume;
 
-// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any
-// thread and from several at once. Offsets and lengths are bytes inside `size`.
+// How an image is built. hectare_build_defaults() sets it up; then change what is to differ.
+typedef struct {
+  // sizeof(hectare_build_options), so that it can grow.
+  uintptr_t struct_size;
+  // HECTARE_SIZE_AMPLE, HECTARE_SIZE_MINIMAL, or bytes of the image.
+  uint64_t size;
+  // Bytes that are to be free, beside the content; not 0 only with HECTARE_SIZE_AMPLE.
+  uint64_t free;
+  // With a second since 1970 that is not negative no time is later, and the same sources give the same
+  // image. -1: times and the UUID are as they come.
+  int64_t source_date_epoch;
+  // "ext2", "ext3" or "ext4"; NULL: ext4.
+  const char *fs_type;
+  // The label, up to 16 bytes; NULL: none.
+  const char *label;
+  // Features by their names in mke2fs, separated by commas, `^` before what is left out; NULL: none.
+  const char *features;
+  // 16 bytes; NULL: random, or by the content with a `source_date_epoch`.
+  const uint8_t *uuid;
+  // What is left out: patterns as in .gitignore.
+  const char *const *exclude;
+  // How many there are.
+  uintptr_t exclude_count;
+  // Bytes of a block: a power of two from 1024 to 65536; 0: by size.
+  uint32_t block_size;
+  // Who owns everything; 4294967295 in both: as in the sources.
+  uint32_t uid;
+  // The group of everything.
+  uint32_t gid;
+  // Not 0: a file that is there is replaced.
+  int replace;
+  // Called with `user` about ten times a second, by one thread at a time but by any: how much of a step is
+  // done, and how much there is, or UINT64_MAX where that is not known. Anything but 0 cancels the call, which
+  // then fails with ECANCELED and leaves no file. NULL: none.
+  int (*progress)(void *user, uint64_t done, uint64_t total);
+  // What `progress` is called with.
+  void *user;
+} hectare_build_options;
+
+// Storage of the caller's. Each function returns 0 or an errno value (what is none counts as EIO), and is
+// called with `user`, from any thread and from several at once. Offsets and lengths are bytes inside `size`.
+// A function must return: no longjmp and no exception out of it, and no call of this library on the volume
+// that it is the storage of.
 typedef struct {
   // sizeof(struct hectare_device), so that it can grow.
   uintptr_t struct_size;
@@ -151,6 +192,26 @@ extern "C" {
 // it.
 uint32_t hectare_abi(void);
 
+// Sets options to what hectare_build_with() does with NULL: an ext4 volume of ample size, of everything in
+// the sources, in a file that must not exist.
+int hectare_build_defaults(hectare_build_options *to);
+
+// Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
+// a container image (`oci:DIR[:TAG]`, `oci-archive:FILE`, `docker-archive:FILE`). The file gets its name
+// when it is complete. `options` may be NULL. Returns the size in bytes.
+int64_t hectare_build_with(const char *const *sources,
+                           uintptr_t count,
+                           const char *image,
+                           const hectare_build_options *options);
+
+// hectare_build_with() with three options: `size`, `source_date_epoch` (negative: none) and `replace`.
+int64_t hectare_build(const char *const *sources,
+                      uintptr_t count,
+                      const char *image,
+                      uint64_t size,
+                      int64_t source_date_epoch,
+                      int replace);
+
 // Opens the volume on storage of the caller's, which is used until the volume, and everything opened in
 // it, is closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
 hectare_volume *hectare_open_device(const hectare_device *from,
@@ -224,17 +285,6 @@ int hectare_mkfs(const char *image,
                  const char *label,
                  const char *features,
                  int replace);
-
-// Makes an image of `count` sources, each a directory or a tar archive, in layers of which later ones win.
-// `size` is one of the constants, or bytes. With a `source_date_epoch` that is not negative the same
-// sources give the same image. A file that is there is replaced if `replace` is not 0. Returns the size in
-// bytes.
-int64_t hectare_build(const char *const *sources,
-                      uintptr_t count,
-                      const char *image,
-                      uint64_t size,
-                      int64_t source_date_epoch,
-                      int replace);
 
 // Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user`
 // and each problem in a line. Returns how many there are; 0 for a sound volume.

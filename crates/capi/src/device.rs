@@ -2,15 +2,17 @@
 
 #![allow(unsafe_code)] // names that C calls, and calls of C
 
-use crate::failure::{EFAULT, EINVAL, Failure, guard};
+use crate::failure::{EFAULT, EINVAL, EIO, Failure, guard};
 use crate::memory::read;
 use crate::volume::{hectare_volume, keep, options};
 use hectare::device::{Bytes, Device, Error, Operation, Reason, Result, Span, check_change, check_range};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// Storage of the caller's. Each function returns 0 or an errno value, and is called with `user`, from any
-/// thread and from several at once. Offsets and lengths are bytes inside `size`.
+/// Storage of the caller's. Each function returns 0 or an errno value (what is none counts as EIO), and is
+/// called with `user`, from any thread and from several at once. Offsets and lengths are bytes inside `size`.
+/// A function must return: no longjmp and no exception out of it, and no call of this library on the volume
+/// that it is the storage of.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
@@ -40,6 +42,8 @@ unsafe impl Send for Callbacks {}
 unsafe impl Sync for Callbacks {}
 
 const NAME: &str = "the caller's device";
+/// The largest number that Linux has for errors.
+const LAST_ERRNO: c_int = 4095;
 /// Zeros that are written at a time.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
@@ -47,7 +51,9 @@ impl Callbacks {
     fn answered(&self, operation: Operation, span: Span, errno: c_int) -> Result<()> {
         match errno {
             0 => Ok(()),
-            errno => Err(Error::new(NAME, operation, Some(span), Reason::Io(errno))),
+            1..=LAST_ERRNO => Err(Error::new(NAME, operation, Some(span), Reason::Io(errno))),
+            // -1 from a function that follows C's habit.
+            _ => Err(Error::new(NAME, operation, Some(span), Reason::Io(EIO))),
         }
     }
 }

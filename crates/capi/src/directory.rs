@@ -3,8 +3,8 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{guard, status};
-use crate::handles::Table;
-use crate::memory::{put, text};
+use crate::handles::{Kind, Table};
+use crate::memory::{self, place, put};
 use crate::sync::Mutex;
 use crate::volume::{hectare_volume, volume};
 use hectare::fs::{FileType, ReadDir};
@@ -32,13 +32,13 @@ pub struct hectare_dirent {
     pub name: [u8; 256],
 }
 
-static DIRECTORIES: Table<Arc<Mutex<ReadDir>>> = Table::new("directory");
+static DIRECTORIES: Table<Arc<Mutex<ReadDir>>> = Table::new(Kind::Directory);
 
 /// Opens a directory to list it.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_opendir(volume: *mut hectare_volume, path: *const c_char) -> *mut hectare_dir {
     guard(std::ptr::null_mut(), || {
-        let listing = self::volume(volume)?.read_dir(text(path, "the path")?)?;
+        let listing = self::volume(volume)?.read_dir(memory::path(path, "the path")?)?;
         DIRECTORIES.insert(Arc::new(Mutex::new(listing)))
     })
 }
@@ -48,6 +48,7 @@ pub extern "C" fn hectare_opendir(volume: *mut hectare_volume, path: *const c_ch
 pub extern "C" fn hectare_readdir(directory: *mut hectare_dir, to: *mut hectare_dirent) -> c_int {
     guard(-1, || {
         let listing = DIRECTORIES.get(directory)?;
+        place(to)?; // before an entry is taken, which would be lost
         let Some(entry) = listing.lock().next() else { return Ok(0) };
         let entry = entry?;
         let bytes = entry.file_name_bytes();

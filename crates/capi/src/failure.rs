@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub(crate) const ENOENT: c_int = 2;
 pub(crate) const EIO: c_int = 5;
 pub(crate) const EBADF: c_int = 9;
 pub(crate) const EFAULT: c_int = 14;
@@ -22,6 +23,13 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(errno: c_int, message: impl Into<String>) -> Self {
         Self { errno, message: message.into() }
+    }
+}
+
+impl Failure {
+    /// An error of the host's, with the path that it is about.
+    pub(crate) fn of_host(path: &std::path::Path, error: &io::Error) -> Self {
+        Self::new(error.raw_os_error().unwrap_or(EIO), format!("{}: {error}", path.display()))
     }
 }
 
@@ -74,4 +82,37 @@ pub extern "C" fn hectare_errno() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_message() -> *const c_char {
     LAST.try_with(|last| last.borrow().1.as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    #[allow(unsafe_code)]
+    fn message() -> String {
+        // SAFETY: text of this thread, until its next failure.
+        unsafe { CStr::from_ptr(hectare_message()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_ends_at_the_border() {
+        assert_eq!(status(|| panic!("on purpose")), -1);
+        assert_eq!((hectare_errno(), errno::errno().0), (EIO, EIO));
+        assert!(message().contains("bug"), "{}", message());
+    }
+
+    #[test]
+    fn each_thread_has_its_own_failure_and_text_ends_at_no_nul() {
+        assert_eq!(status(|| Err(Failure::new(EINVAL, "a\0b"))), -1);
+        let other = std::thread::spawn(|| {
+            let before = (hectare_errno(), message());
+            assert_eq!(status(|| Err(Failure::new(EBADF, "another"))), -1);
+            (before, hectare_errno(), message())
+        });
+        assert_eq!(other.join().unwrap(), ((0, String::new()), EBADF, "another".to_owned()));
+        assert_eq!((hectare_errno(), message()), (EINVAL, "a?b".to_owned()));
+        assert_eq!(status(|| Ok(())), 0);
+        assert_eq!(hectare_errno(), EINVAL, "a call that succeeds changes nothing");
+    }
 }

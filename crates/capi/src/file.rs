@@ -3,8 +3,8 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{EINVAL, EOVERFLOW, Failure, guard, status};
-use crate::handles::Table;
-use crate::memory::{buffer, bytes, put, text};
+use crate::handles::{Kind, Table};
+use crate::memory::{self, buffer, bytes, put};
 use crate::metadata::{fill, hectare_stat};
 use crate::volume::{hectare_volume, volume};
 use hectare::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ pub const HECTARE_EXCLUSIVE: u32 = 8;
 pub const HECTARE_TRUNCATE: u32 = 16;
 const ALL: u32 = 31;
 
-static FILES: Table<File> = Table::new("file");
+static FILES: Table<File> = Table::new(Kind::File);
 
 fn file(handle: *mut hectare_file) -> Result<File, Failure> {
     FILES.get(handle)
@@ -59,7 +59,7 @@ pub extern "C" fn hectare_file_open(
             .create_new(has(HECTARE_EXCLUSIVE))
             .truncate(has(HECTARE_TRUNCATE))
             .mode(mode);
-        FILES.insert(options.open(&self::volume(volume)?, text(path, "the path")?)?)
+        FILES.insert(options.open(&self::volume(volume)?, memory::path(path, "the path")?)?)
     })
 }
 

@@ -1,48 +1,83 @@
 //! Handles: numbers that C takes for pointers.
 //!
 //! A number leads to an object as long as that is open; afterwards it leads to nothing, also when the place
-//! is used again, since each use has a generation of its own. The table is free of locks: a look-up costs
-//! some nanoseconds.
+//! is used again, since each use has a generation of its own. The lowest two bits name the kind, so that the
+//! number of a volume never is one of a file. The table is free of locks: a look-up costs some nanoseconds.
 
 use crate::failure::{EBADF, Failure};
-use sharded_slab::Slab;
+use sharded_slab::{Config, Slab};
 use std::sync::LazyLock;
+
+/// Keys leave the bits free that name the kind.
+struct Keys;
+
+impl Config for Keys {
+    const RESERVED_BITS: usize = KIND_BITS as usize;
+}
+
+const KIND_BITS: u32 = 2;
+
+/// What a handle is of. None is 0, so that no handle is NULL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Volume = 1,
+    File = 2,
+    Directory = 3,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Volume => "volume",
+            Self::File => "file",
+            Self::Directory => "directory",
+        }
+    }
+}
 
 /// A table of the open objects of one kind.
 pub(crate) struct Table<T> {
-    slab: LazyLock<Slab<T>>,
-    what: &'static str,
+    slab: LazyLock<Slab<T, Keys>>,
+    kind: Kind,
 }
 
 impl<T: Clone> Table<T> {
-    pub(crate) const fn new(what: &'static str) -> Self {
-        Self { slab: LazyLock::new(Slab::new), what }
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self { slab: LazyLock::new(Slab::new_with_config), kind }
     }
 
     /// The handle of a new object: never NULL.
     pub(crate) fn insert<H>(&self, object: T) -> Result<*mut H, Failure> {
         let key = self.slab.insert(object);
-        let key = key.ok_or_else(|| Failure::new(ENFILE, format!("too many {}s are open", self.what)))?;
+        let key = key.ok_or_else(|| {
+            Failure::new(ENFILE, format!("too many handles of a {} are open", self.kind.name()))
+        })?;
         // Never followed.
-        Ok(std::ptr::without_provenance_mut(key.wrapping_add(1)))
+        Ok(std::ptr::without_provenance_mut(key << KIND_BITS | self.kind as usize))
     }
 
     /// The object of a handle.
     pub(crate) fn get<H>(&self, handle: *mut H) -> Result<T, Failure> {
-        let found = self.slab.get(handle.addr().wrapping_sub(1));
+        let found = self.slab.get(self.key(handle)?);
         found.map(|entry| T::clone(&entry)).ok_or_else(|| self.stale())
     }
 
     /// The object of a handle, which leads to nothing any more.
     pub(crate) fn take<H>(&self, handle: *mut H) -> Result<T, Failure> {
-        let key = handle.addr().wrapping_sub(1);
+        let key = self.key(handle)?;
         let object = self.get(handle)?;
         // Of two that close it at the same time one does.
         if self.slab.remove(key) { Ok(object) } else { Err(self.stale()) }
     }
 
+    fn key<H>(&self, handle: *mut H) -> Result<usize, Failure> {
+        let number = handle.addr();
+        let kind = number & ((1 << KIND_BITS) - 1);
+        if kind == self.kind as usize { Ok(number >> KIND_BITS) } else { Err(self.stale()) }
+    }
+
     fn stale(&self) -> Failure {
-        Failure::new(EBADF, format!("the handle leads to no open {}", self.what))
+        Failure::new(EBADF, format!("the handle leads to no open {}", self.kind.name()))
     }
 }
 
@@ -54,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_handle_leads_to_its_object_until_it_is_closed() {
-        static TABLE: Table<u32> = Table::new("number");
+        static TABLE: Table<u32> = Table::new(Kind::File);
         let first: *mut u8 = TABLE.insert(7).ok().unwrap();
         assert!(!first.is_null());
         assert_eq!(TABLE.get(first).ok(), Some(7));
@@ -63,6 +98,9 @@ mod tests {
         let second: *mut u8 = TABLE.insert(8).ok().unwrap();
         assert_ne!(first, second, "a place that is used again has another handle");
         assert!(TABLE.get(first).is_err());
+        static OTHERS: Table<u32> = Table::new(Kind::Directory);
+        let other: *mut u8 = OTHERS.insert(9).ok().unwrap();
+        assert!(TABLE.get(other).is_err() && OTHERS.get(second).is_err(), "kinds have numbers of their own");
         for wrong in [0, 1, 3, usize::MAX, usize::MAX / 2] {
             let wrong: *mut u8 = std::ptr::without_provenance_mut(wrong);
             assert!(wrong == second || TABLE.get(wrong).is_err());

@@ -10,6 +10,7 @@
 //!
 //! It is not: an interface by inode numbers, or one for mounts.
 
+mod build;
 mod device;
 mod directory;
 mod failure;
@@ -23,6 +24,7 @@ mod sync;
 mod volume;
 mod xattr;
 
+pub use build::*;
 pub use device::*;
 pub use directory::*;
 pub use failure::{hectare_errno, hectare_message};

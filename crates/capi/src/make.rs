@@ -1,17 +1,11 @@
-//! Making, building and checking images.
+//! Making empty images, and checking images. Those that are made of sources: [`crate::build`].
 
 #![allow(unsafe_code)] // names that C calls
 
-use crate::failure::{EINVAL, Failure, guard, status};
-use crate::memory::{host_path, optional_text, texts, utf8};
-use hectare::{Size, build, check, mkfs};
+use crate::failure::{guard, status};
+use crate::memory::{host_path, optional_text, utf8};
+use hectare::{check, mkfs};
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::path::PathBuf;
-
-/// For hectare_build: the smallest size that holds everything.
-pub const HECTARE_SIZE_MINIMAL: u64 = 0;
-/// For hectare_build: a tenth more than the smallest.
-pub const HECTARE_SIZE_AMPLE: u64 = 1;
 
 /// Makes an empty ext4 volume of `size` bytes in a new file. `label` and `features` (names of mke2fs,
 /// separated by commas, `^` before what is left out) may be NULL. A file that is there is replaced if
@@ -33,40 +27,6 @@ pub extern "C" fn hectare_mkfs(
             format = format.features(utf8(features, "the list of features")?);
         }
         Ok(format.create(host_path(image, "the image's path")?, size)?)
-    })
-}
-
-/// Makes an image of `count` sources, each a directory or a tar archive, in layers of which later ones win.
-/// `size` is one of the constants, or bytes. With a `source_date_epoch` that is not negative the same
-/// sources give the same image. A file that is there is replaced if `replace` is not 0. Returns the size in
-/// bytes.
-#[unsafe(no_mangle)]
-pub extern "C" fn hectare_build(
-    sources: *const *const c_char,
-    count: usize,
-    image: *const c_char,
-    size: u64,
-    source_date_epoch: i64,
-    replace: c_int,
-) -> i64 {
-    guard(-1, || {
-        if count == 0 {
-            return Err(Failure::new(EINVAL, "an image needs a source"));
-        }
-        let mut making = build::Image::new().replace(replace != 0).size(match size {
-            HECTARE_SIZE_MINIMAL => Size::Minimal,
-            HECTARE_SIZE_AMPLE => Size::Ample,
-            bytes => Size::Exactly(bytes),
-        });
-        for source in texts(sources, count)? {
-            let path = PathBuf::from(utf8(source, "a source's path")?);
-            making = if path.is_dir() { making.folder(path) } else { making.archive(path) };
-        }
-        if source_date_epoch >= 0 {
-            making = making.source_date_epoch(source_date_epoch);
-        }
-        let built = making.create(host_path(image, "the image's path")?)?;
-        i64::try_from(built.size).map_err(|_| Failure::new(EINVAL, "the image is too large"))
     })
 }
 

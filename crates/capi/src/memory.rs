@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::failure::{EFAULT, EINVAL, Failure};
+use crate::failure::{EFAULT, EINVAL, ENOENT, Failure};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
@@ -18,6 +18,14 @@ pub(crate) fn text<'a>(at: *const c_char, what: &str) -> Result<&'a [u8], Failur
     Ok(unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
+/// A path of the volume's: one that is empty leads nowhere.
+pub(crate) fn path<'a>(at: *const c_char, what: &str) -> Result<&'a [u8], Failure> {
+    match text(at, what)? {
+        [] => Err(Failure::new(ENOENT, format!("{what} is empty"))),
+        path => Ok(path),
+    }
+}
+
 /// Bytes up to a NUL, or nothing for NULL.
 pub(crate) fn optional_text<'a>(at: *const c_char) -> Option<&'a [u8]> {
     text(at, "").ok()
@@ -25,13 +33,19 @@ pub(crate) fn optional_text<'a>(at: *const c_char) -> Option<&'a [u8]> {
 
 /// A path of the host's.
 pub(crate) fn host_path<'a>(at: *const c_char, what: &str) -> Result<&'a Path, Failure> {
-    let bytes = text(at, what)?;
+    host(text(at, what)?, what)
+}
+
+/// Bytes as a path of the host's.
+#[cfg_attr(unix, expect(clippy::unnecessary_wraps))] // other hosts have paths of UTF-8 only
+pub(crate) fn host<'a>(bytes: &'a [u8], what: &str) -> Result<&'a Path, Failure> {
     #[cfg(unix)]
-    return Ok(Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes)));
+    {
+        let _ = what;
+        Ok(Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes)))
+    }
     #[cfg(not(unix))]
-    std::str::from_utf8(bytes)
-        .map(Path::new)
-        .map_err(|_| Failure::new(EINVAL, format!("{what} is not UTF-8")))
+    utf8(bytes, what).map(Path::new)
 }
 
 /// Text that must be UTF-8.
@@ -84,16 +98,28 @@ pub(crate) fn texts<'a>(at: *const *const c_char, count: usize) -> Result<Vec<&'
     (0..count).map(one).collect()
 }
 
+/// Bytes of a fixed number, or nothing for NULL.
+pub(crate) fn read_bytes<const LEN: usize>(from: *const u8) -> Option<[u8; LEN]> {
+    // Bytes have no alignment.
+    bytes(from, LEN).ok().and_then(|bytes| bytes.try_into().ok())
+}
+
 /// Gives a result to the caller.
 pub(crate) fn put<T>(to: *mut T, value: T) -> Result<(), Failure> {
+    place(to)?;
+    // SAFETY: not NULL, aligned, and the caller promises room for a value; what is there is not dropped.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Whether there is a place for a result: for calls that must not work for nothing.
+pub(crate) fn place<T>(to: *mut T) -> Result<(), Failure> {
     if to.is_null() {
         return Err(Failure::new(EFAULT, "the place for the result is NULL"));
     }
     if !to.is_aligned() {
         return Err(Failure::new(EFAULT, "the place for the result is not aligned"));
     }
-    // SAFETY: not NULL, aligned, and the caller promises room for a value; what is there is not dropped.
-    unsafe { to.write(value) };
     Ok(())
 }
 
@@ -104,4 +130,46 @@ pub(crate) fn read<T: Copy>(from: *const T, what: &str) -> Result<T, Failure> {
     }
     // SAFETY: not NULL, aligned, and the caller promises a whole value.
     Ok(unsafe { *from })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, null_mut};
+
+    #[test]
+    fn null_and_what_is_not_aligned_is_an_error() {
+        assert_eq!(path(c"".as_ptr(), "the path").err().map(|failure| failure.errno), Some(ENOENT));
+        assert!(text(null(), "a text").is_err() && optional_text(null()).is_none());
+        assert!(bytes(null(), 1).is_err() && buffer(null_mut(), 1).is_err());
+        assert!(bytes(null(), 0).is_ok_and(<[u8]>::is_empty));
+        assert!(buffer(null_mut(), 0).is_ok_and(|buffer| buffer.is_empty()));
+        assert!(texts(null(), 1).is_err() && texts(null(), 0).is_ok_and(|texts| texts.is_empty()));
+        assert!(put(null_mut(), 1_u64).is_err() && read::<u64>(null(), "a number").is_err());
+        assert!(read_bytes::<16>(null()).is_none());
+        let mut room = [0_u64; 2];
+        let odd = room.as_mut_ptr().wrapping_byte_add(1);
+        assert!(put(odd, 1).is_err() && read(odd.cast_const(), "a number").is_err());
+        assert!(bytes(room.as_ptr().cast(), usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_there_is_read_and_written() {
+        let words = [c"one".as_ptr(), c"two".as_ptr()];
+        assert_eq!(texts(words.as_ptr(), 2).ok(), Some(vec![&b"one"[..], &b"two"[..]]));
+        let (mut place, mut room) = (0_u64, [0; 4]);
+        assert!(put(&raw mut place, 7).is_ok());
+        assert_eq!((place, read(&raw const place, "a number").ok()), (7, Some(7)));
+        buffer(room.as_mut_ptr(), 3).ok().unwrap().copy_from_slice(b"abc");
+        assert_eq!((room, bytes(room.as_ptr(), 2).ok()), (*b"abc\0", Some(&b"ab"[..])));
+        assert_eq!(read_bytes(room.as_ptr()), Some(*b"abc\0"));
+    }
+
+    #[test]
+    fn paths_are_bytes_where_the_host_has_them_so() {
+        let path = host(b"/a/\xff", "the path");
+        assert_eq!(path.is_ok(), cfg!(unix));
+        assert!(host_path(null(), "the path").is_err());
+        assert_eq!(utf8(b"\xff", "the label").err().map(|failure| failure.errno), Some(EINVAL));
+    }
 }

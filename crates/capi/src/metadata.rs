@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::status;
-use crate::memory::{put, text};
+use crate::memory::{self, put};
 use crate::volume::{hectare_volume, volume};
 use hectare::fs::Metadata;
 use hectare::inode::Timestamp;
@@ -88,7 +88,7 @@ pub extern "C" fn hectare_stat_path(
     path: *const c_char,
     to: *mut hectare_stat,
 ) -> c_int {
-    status(|| put(to, fill(&self::volume(volume)?.metadata(text(path, "the path")?)?)))
+    status(|| put(to, fill(&self::volume(volume)?.metadata(memory::path(path, "the path")?)?)))
 }
 
 /// What the inode at a path says; a symbolic link at the end is not followed.
@@ -98,5 +98,5 @@ pub extern "C" fn hectare_lstat_path(
     path: *const c_char,
     to: *mut hectare_stat,
 ) -> c_int {
-    status(|| put(to, fill(&self::volume(volume)?.symlink_metadata(text(path, "the path")?)?)))
+    status(|| put(to, fill(&self::volume(volume)?.symlink_metadata(memory::path(path, "the path")?)?)))
 }

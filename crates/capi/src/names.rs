@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{EINVAL, Failure, guard, status};
-use crate::memory::{buffer, read, text};
+use crate::memory::{self, buffer, read};
 use crate::metadata::hectare_time;
 use crate::volume::{hectare_volume, volume};
 use hectare::fs::Permissions;
@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int};
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_mkdir(volume: *mut hectare_volume, path: *const c_char, mode: u32) -> c_int {
     status(|| {
-        let (volume, path) = (self::volume(volume)?, text(path, "the path")?);
+        let (volume, path) = (self::volume(volume)?, memory::path(path, "the path")?);
         volume.create_dir(path)?;
         Ok(volume.set_permissions(path, Permissions::from_mode(mode))?)
     })
@@ -23,13 +23,13 @@ pub extern "C" fn hectare_mkdir(volume: *mut hectare_volume, path: *const c_char
 /// Removes a name that is no directory's.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_unlink(volume: *mut hectare_volume, path: *const c_char) -> c_int {
-    status(|| Ok(self::volume(volume)?.remove_file(text(path, "the path")?)?))
+    status(|| Ok(self::volume(volume)?.remove_file(memory::path(path, "the path")?)?))
 }
 
 /// Removes an empty directory.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_rmdir(volume: *mut hectare_volume, path: *const c_char) -> c_int {
-    status(|| Ok(self::volume(volume)?.remove_dir(text(path, "the path")?)?))
+    status(|| Ok(self::volume(volume)?.remove_dir(memory::path(path, "the path")?)?))
 }
 
 /// Renames in one step; what has the new name is removed.
@@ -39,13 +39,19 @@ pub extern "C" fn hectare_rename(
     from: *const c_char,
     to: *const c_char,
 ) -> c_int {
-    status(|| Ok(self::volume(volume)?.rename(text(from, "the path")?, text(to, "the new path")?)?))
+    status(|| {
+        Ok(self::volume(volume)?
+            .rename(memory::path(from, "the path")?, memory::path(to, "the new path")?)?)
+    })
 }
 
 /// Gives a file a second name.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_link(volume: *mut hectare_volume, from: *const c_char, to: *const c_char) -> c_int {
-    status(|| Ok(self::volume(volume)?.hard_link(text(from, "the path")?, text(to, "the new path")?)?))
+    status(|| {
+        Ok(self::volume(volume)?
+            .hard_link(memory::path(from, "the path")?, memory::path(to, "the new path")?)?)
+    })
 }
 
 /// Makes a symbolic link at `path` that leads to `target`.
@@ -55,7 +61,10 @@ pub extern "C" fn hectare_symlink(
     target: *const c_char,
     path: *const c_char,
 ) -> c_int {
-    status(|| Ok(self::volume(volume)?.symlink(text(target, "the target")?, text(path, "the path")?)?))
+    status(|| {
+        Ok(self::volume(volume)?
+            .symlink(memory::path(target, "the target")?, memory::path(path, "the path")?)?)
+    })
 }
 
 /// Where a symbolic link leads, into `to`, cut to `len` bytes and without a NUL; returns the whole length.
@@ -67,7 +76,7 @@ pub extern "C" fn hectare_readlink(
     len: usize,
 ) -> isize {
     guard(-1, || {
-        let (volume, path) = (self::volume(volume)?, text(path, "the path")?);
+        let (volume, path) = (self::volume(volume)?, memory::path(path, "the path")?);
         let target = volume.engine().read_link(path);
         let target = target.map_err(|error| Failure::new(error.errno(), error.to_string()))?;
         let out = buffer(to, len)?;
@@ -82,7 +91,7 @@ pub extern "C" fn hectare_readlink(
 pub extern "C" fn hectare_chmod(volume: *mut hectare_volume, path: *const c_char, mode: u32) -> c_int {
     status(|| {
         let permissions = Permissions::from_mode(mode);
-        Ok(self::volume(volume)?.set_permissions(text(path, "the path")?, permissions)?)
+        Ok(self::volume(volume)?.set_permissions(memory::path(path, "the path")?, permissions)?)
     })
 }
 
@@ -95,7 +104,7 @@ pub extern "C" fn hectare_lchown(
     gid: u32,
 ) -> c_int {
     let given = |id| (id != u32::MAX).then_some(id);
-    status(|| Ok(self::volume(volume)?.lchown(text(path, "the path")?, given(uid), given(gid))?))
+    status(|| Ok(self::volume(volume)?.lchown(memory::path(path, "the path")?, given(uid), given(gid))?))
 }
 
 /// Changes the times of what is at a path itself; NULL leaves one as it is.
@@ -107,7 +116,7 @@ pub extern "C" fn hectare_lutimes(
     mtime: *const hectare_time,
 ) -> c_int {
     status(|| {
-        let (volume, path) = (self::volume(volume)?, text(path, "the path")?);
+        let (volume, path) = (self::volume(volume)?, memory::path(path, "the path")?);
         let changes = Changes { atime: given_time(atime)?, mtime: given_time(mtime)?, ..Changes::default() };
         let engine = volume.engine();
         let done = engine.resolve(path, false).and_then(|nr| engine.change(nr, &changes));

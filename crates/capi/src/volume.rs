@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{Failure, guard, status};
-use crate::handles::Table;
+use crate::handles::{Kind, Table};
 use crate::memory::{host_path, put};
 use hectare::Volume;
 use std::ffi::{c_char, c_int};
@@ -19,7 +19,7 @@ pub const HECTARE_READ_ONLY: u32 = 0;
 /// For hectare_open: for reading and writing.
 pub const HECTARE_READ_WRITE: u32 = 1;
 
-static VOLUMES: Table<Volume> = Table::new("volume");
+static VOLUMES: Table<Volume> = Table::new(Kind::Volume);
 
 pub(crate) fn volume(handle: *mut hectare_volume) -> Result<Volume, Failure> {
     VOLUMES.get(handle)

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{ENODATA, EOVERFLOW, ERANGE, Failure, guard, status};
-use crate::memory::{buffer, bytes, text};
+use crate::memory::{self, buffer, bytes, text};
 use crate::volume::{hectare_volume, volume};
 use std::ffi::{c_char, c_int};
 
@@ -31,7 +31,7 @@ pub extern "C" fn hectare_getxattr(
     len: usize,
 ) -> isize {
     guard(-1, || {
-        let found = self::volume(volume)?.xattr(text(path, "the path")?, text(name, "the name")?)?;
+        let found = self::volume(volume)?.xattr(memory::path(path, "the path")?, text(name, "the name")?)?;
         give(&found.ok_or_else(|| Failure::new(ENODATA, "no such attribute"))?, to, len)
     })
 }
@@ -46,7 +46,7 @@ pub extern "C" fn hectare_listxattr(
     len: usize,
 ) -> isize {
     guard(-1, || {
-        let names = self::volume(volume)?.xattrs(text(path, "the path")?)?;
+        let names = self::volume(volume)?.xattrs(memory::path(path, "the path")?)?;
         let all: Vec<u8> = names.into_iter().flat_map(|name| [name, vec![0]].concat()).collect();
         give(&all, to, len)
     })
@@ -62,7 +62,7 @@ pub extern "C" fn hectare_setxattr(
     len: usize,
 ) -> c_int {
     status(|| {
-        let (path, name) = (text(path, "the path")?, text(name, "the name")?);
+        let (path, name) = (memory::path(path, "the path")?, text(name, "the name")?);
         Ok(self::volume(volume)?.set_xattr(path, name, bytes(value, len)?)?)
     })
 }
@@ -74,5 +74,7 @@ pub extern "C" fn hectare_removexattr(
     path: *const c_char,
     name: *const c_char,
 ) -> c_int {
-    status(|| Ok(self::volume(volume)?.remove_xattr(text(path, "the path")?, text(name, "the name")?)?))
+    status(|| {
+        Ok(self::volume(volume)?.remove_xattr(memory::path(path, "the path")?, text(name, "the name")?)?)
+    })
 }

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from . import _native
+    from ._volume import Volume
 
 # Of a buffered file. Larger than io's: a read of the image costs more than one of a host's file.
 BUFFER_SIZE = 128 * 1024
@@ -20,7 +21,7 @@ class VolumeFile(io.RawIOBase):
     threads; `pread` and `pwrite` leave the position alone. It has no file descriptor: `fileno` raises.
     """
 
-    def __init__(self, native: _native.File, name: Any, flags: str, volume: object) -> None:
+    def __init__(self, native: _native.File, name: Any, flags: str, volume: Volume) -> None:
         super().__init__()
         self._native = native
         self._volume = volume  # which would close, and this file with it, if nobody had it any more
@@ -108,6 +109,11 @@ class VolumeFile(io.RawIOBase):
         """Makes content and metadata durable, as `os.fsync`."""
         self._check_open()
         self._native.sync()
+
+    def stat(self) -> os.stat_result:
+        """What its inode says, as `os.fstat`: also if no name leads to it any more."""
+        self._check_open()
+        return self._volume.stat_of_file(self._native)
 
     def close(self) -> None:
         """Closes it, and reports whether everything was written. Makes nothing durable: see `sync`."""

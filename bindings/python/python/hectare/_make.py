@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid as uuids
-from typing import Iterable, Literal, Mapping, Union
+from typing import Callable, Iterable, Literal, Mapping, Optional, Union
 
 from . import _native
 from ._names import encode
@@ -13,6 +13,7 @@ from ._volume import Volume
 
 HostPath = Union[str, "os.PathLike[str]"]
 Owner = Union[str, "tuple[int, int]", None]
+Progress = Optional[Callable[[str, int, Optional[int]], object]]
 _CONTAINERS = ("oci:", "oci-archive:", "docker-archive:")
 
 
@@ -53,19 +54,20 @@ def mkfs(
     reserved_percent: float | None = None,
     root_owner: tuple[int, int] | None = None,
     replace: bool = False,
+    progress: Progress = None,
 ) -> None:
     """Makes an empty volume of `size` bytes (or `"64M"`, ...) in a new file.
 
     `features` are names as mke2fs has them, separated by commas; `^` before one leaves it out. What is not
     given is as mke2fs chooses it. The file gets its name when it is complete; one that exists is an error
-    (`FileExistsError`), unless `replace` is true.
+    (`FileExistsError`), unless `replace` is true. `progress` and Ctrl-C are as for `build`.
     """
     size = _native.parse_size(size) if isinstance(size, str) else size
     if size < 0:
         raise ValueError("a size is not negative")
     wanted = _wanted(fs_type, label, uuid, block_size, features, reserved_percent, root_owner, replace)
     _refuse_existing(image, replace)
-    _native.mkfs(os.fspath(image), size, wanted)
+    _native.mkfs(os.fspath(image), size, wanted, progress)
 
 
 def build(
@@ -84,6 +86,7 @@ def build(
     uuid: uuids.UUID | str | None = None,
     reserved_percent: float | None = None,
     replace: bool = False,
+    progress: Progress = None,
 ) -> BuildReport:
     """Makes an image that holds the sources: directories, tar archives, container images. Later ones win.
 
@@ -94,6 +97,9 @@ def build(
 
     With `source_date_epoch`, or `SOURCE_DATE_EPOCH` in the environment, the same sources give the same
     bytes: those that `hectare build` makes.
+
+    `progress` is called about ten times a second, with the name of the step, how much of it is done, and how
+    much there is, or None. What it raises, and Ctrl-C, ends the call and leaves no image.
 
     Raises `FileNotFoundError` if a source is missing, `FileExistsError` if the image exists and `replace`
     is false, and `OSError` if a source is damaged or the size too small (the text has one that is enough).
@@ -116,17 +122,17 @@ def build(
     }
     wanted = _wanted(fs_type, label, uuid, block_size, features, reserved_percent, None, replace)
     _refuse_existing(image, replace)
-    made, left, totals, warnings = _native.build(os.fspath(image), content, wanted)
+    made, left, totals, warnings = _native.build(os.fspath(image), content, wanted, progress)
     return BuildReport(made, left, *totals, warnings)
 
 
-def check(image: HostPath) -> CheckReport:
+def check(image: HostPath, *, progress: Progress = None) -> CheckReport:
     """Whether the volume in a file is sound, as `e2fsck -fn` judges. Nothing is written.
 
     A broken volume is no error: the report has its problems. Raises `OSError` if the file can't be read, is
-    in use for writing, or holds no volume that can be checked.
+    in use for writing, or holds no volume that can be checked. `progress` and Ctrl-C are as for `build`.
     """
-    problems, count, notes, unchecked, counts = _native.check(os.fspath(image))
+    problems, count, notes, unchecked, counts = _native.check(os.fspath(image), progress)
     return CheckReport(
         [Problem(*found) for found in problems],
         count,

@@ -1,9 +1,10 @@
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 _Time = tuple[int, int]
 _Stat = tuple[
     tuple[int, int, int, int, int, int], tuple[int, int, int, int | None], tuple[int, int, int, int]
 ]
+_Progress = Callable[[str, int, int | None], object]
 _Found = tuple[str, str, str, str]
 
 class Volume:
@@ -55,11 +56,16 @@ class File:
     def close(self) -> None: ...
 
 def check(
-    image: str,
+    image: str, progress: _Progress | None
 ) -> tuple[list[_Found], int, list[_Found], list[str], tuple[int, int, int, int]]: ...
-def mkfs(image: str, size: int, wanted: Mapping[str, object]) -> None: ...
+def mkfs(
+    image: str, size: int, wanted: Mapping[str, object], progress: _Progress | None
+) -> None: ...
 def build(
-    image: str, content: Mapping[str, object], wanted: Mapping[str, object]
+    image: str,
+    content: Mapping[str, object],
+    wanted: Mapping[str, object],
+    progress: _Progress | None,
 ) -> tuple[int, int, tuple[int, int, int, int, int, int], list[str]]: ...
 def parse_size(text: str) -> int: ...
 def source_date_epoch() -> int | None: ...

@@ -410,6 +410,10 @@ class Volume:
         own, times, more = self._native.stat(self._bytes(path), follow_symlinks)
         return _stat_result(self._device, own, times, more)
 
+    def stat_of_file(self, native: _native.File) -> os.stat_result:
+        """For `VolumeFile.stat`."""
+        return _stat_result(self._device, *native.stat())
+
     def lstat(self, path: StrPath | VolumePath) -> os.stat_result:
         """As `stat`, of a symbolic link itself."""
         return self.stat(path, follow_symlinks=False)

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int wrong;
 
@@ -17,6 +18,143 @@ static int wrong;
             wrong++;                                                                                      \
         }                                                                                                 \
     } while (0)
+
+// Every call that takes a handle, with one that leads to nothing.
+static void dead(void *handle) {
+    uint8_t byte = 0;
+    uint64_t at;
+    hectare_stat about;
+    hectare_space space;
+    hectare_dirent entry;
+    hectare_time then = {0, 0, 0};
+    EXPECT(hectare_opendir(handle, "/"), EBADF);
+    EXPECT(hectare_readdir(handle, &entry), EBADF);
+    EXPECT(hectare_closedir(handle), EBADF);
+    EXPECT(hectare_file_open(handle, "/x", HECTARE_READ, 0), EBADF);
+    EXPECT(hectare_file_read(handle, &byte, 1, 0), EBADF);
+    EXPECT(hectare_file_write(handle, &byte, 1, 0), EBADF);
+    EXPECT(hectare_file_truncate(handle, 0), EBADF);
+    EXPECT(hectare_file_allocate(handle, 0, 1), EBADF);
+    EXPECT(hectare_file_punch(handle, 0, 1), EBADF);
+    EXPECT(hectare_file_sync(handle), EBADF);
+    EXPECT(hectare_file_stat(handle, &about), EBADF);
+    EXPECT(hectare_file_seek_data(handle, 0, &at), EBADF);
+    EXPECT(hectare_file_seek_hole(handle, 0, &at), EBADF);
+    EXPECT(hectare_file_close(handle), EBADF);
+    EXPECT(hectare_stat_path(handle, "/", &about), EBADF);
+    EXPECT(hectare_lstat_path(handle, "/", &about), EBADF);
+    EXPECT(hectare_mkdir(handle, "/d", 0700), EBADF);
+    EXPECT(hectare_unlink(handle, "/x"), EBADF);
+    EXPECT(hectare_rmdir(handle, "/d"), EBADF);
+    EXPECT(hectare_rename(handle, "/x", "/y"), EBADF);
+    EXPECT(hectare_link(handle, "/x", "/y"), EBADF);
+    EXPECT(hectare_symlink(handle, "x", "/y"), EBADF);
+    EXPECT(hectare_readlink(handle, "/y", &byte, 1), EBADF);
+    EXPECT(hectare_chmod(handle, "/x", 0), EBADF);
+    EXPECT(hectare_lchown(handle, "/x", 0, 0), EBADF);
+    EXPECT(hectare_lutimes(handle, "/x", &then, &then), EBADF);
+    EXPECT(hectare_getxattr(handle, "/x", "user.a", &byte, 1), EBADF);
+    EXPECT(hectare_listxattr(handle, "/x", &byte, 1), EBADF);
+    EXPECT(hectare_setxattr(handle, "/x", "user.a", &byte, 1), EBADF);
+    EXPECT(hectare_removexattr(handle, "/x", "user.a"), EBADF);
+    EXPECT(hectare_statfs(handle, &space), EBADF);
+    EXPECT(hectare_sync(handle), EBADF);
+    EXPECT(hectare_close(handle), EBADF);
+}
+
+// Every pointer of every call that takes a volume, NULL.
+static void nulls(hectare_volume *volume) {
+    uint8_t byte = 0;
+    hectare_stat about;
+    EXPECT(hectare_opendir(volume, NULL), EFAULT);
+    EXPECT(hectare_file_open(volume, NULL, HECTARE_READ, 0), EFAULT);
+    EXPECT(hectare_stat_path(volume, NULL, &about), EFAULT);
+    EXPECT(hectare_stat_path(volume, "/", NULL), EFAULT);
+    EXPECT(hectare_lstat_path(volume, NULL, &about), EFAULT);
+    EXPECT(hectare_lstat_path(volume, "/", NULL), EFAULT);
+    EXPECT(hectare_stat_path(volume, "/", (hectare_stat *)((char *)&about + 1)), EFAULT);
+    EXPECT(hectare_mkdir(volume, NULL, 0700), EFAULT);
+    EXPECT(hectare_unlink(volume, NULL), EFAULT);
+    EXPECT(hectare_rmdir(volume, NULL), EFAULT);
+    EXPECT(hectare_rename(volume, NULL, "/y"), EFAULT);
+    EXPECT(hectare_rename(volume, "/lost+found", NULL), EFAULT);
+    EXPECT(hectare_link(volume, NULL, "/y"), EFAULT);
+    EXPECT(hectare_link(volume, "/x", NULL), EFAULT);
+    EXPECT(hectare_symlink(volume, NULL, "/y"), EFAULT);
+    EXPECT(hectare_symlink(volume, "x", NULL), EFAULT);
+    EXPECT(hectare_readlink(volume, NULL, &byte, 1), EFAULT);
+    if (hectare_symlink(volume, "x", "/link") != 0) wrong++;
+    EXPECT(hectare_readlink(volume, "/link", NULL, 1), EFAULT);
+    EXPECT(hectare_chmod(volume, NULL, 0), EFAULT);
+    EXPECT(hectare_lchown(volume, NULL, 0, 0), EFAULT);
+    EXPECT(hectare_lutimes(volume, NULL, NULL, NULL), EFAULT);
+    hectare_time never = {.seconds = 0, .nanoseconds = 1000000000};
+    EXPECT(hectare_lutimes(volume, "/", &never, NULL), EINVAL);
+    EXPECT(hectare_getxattr(volume, NULL, "user.a", &byte, 1), EFAULT);
+    EXPECT(hectare_getxattr(volume, "/", NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_listxattr(volume, NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_setxattr(volume, NULL, "user.a", &byte, 1), EFAULT);
+    EXPECT(hectare_setxattr(volume, "/", NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_setxattr(volume, "/", "user.a", NULL, 7), EFAULT);
+    EXPECT(hectare_removexattr(volume, NULL, "user.a"), EFAULT);
+    EXPECT(hectare_removexattr(volume, "/", NULL), EFAULT);
+    EXPECT(hectare_statfs(volume, NULL), EFAULT);
+}
+
+// Paths that mean nothing, or too much.
+static void paths(hectare_volume *volume) {
+    static char longest[1 << 16];
+    hectare_stat about;
+    EXPECT(hectare_stat_path(volume, "", &about), ENOENT);
+    EXPECT(hectare_mkdir(volume, "", 0700), ENOENT);
+    EXPECT(hectare_mkdir(volume, "/", 0700), EEXIST);
+    memset(longest, 'n', 256);
+    EXPECT(hectare_mkdir(volume, longest, 0700), ENAMETOOLONG);
+    for (size_t at = 0; at + 2 < sizeof longest; at += 2) memcpy(longest + at, "./", 2);
+    // Long paths are no error: only names have a limit.
+    if (hectare_stat_path(volume, longest, &about) != 0) wrong++;
+    // Bytes that are no UTF-8 are names like others.
+    if (hectare_mkdir(volume, "/\xff\xfe", 0700) != 0 || hectare_rmdir(volume, "/\xff\xfe") != 0) wrong++;
+}
+
+static int enough(void *user, uint64_t done, uint64_t total) {
+    (void)done, (void)total;
+    ++*(int *)user;
+    return 1;
+}
+
+// Making images.
+static void making(void) {
+    const char *none[] = {NULL}, *folder[] = {"/nowhere/at/all"};
+    hectare_build_options options;
+    EXPECT(hectare_build_defaults(NULL), EFAULT);
+    if (hectare_build_defaults(&options) != 0 || options.struct_size != sizeof options) wrong++;
+    EXPECT(hectare_build_with(NULL, 1, "x", &options), EFAULT);
+    EXPECT(hectare_build_with(none, 1, "x", &options), EFAULT);
+    EXPECT(hectare_build_with(folder, 0, "x", NULL), EINVAL);
+    EXPECT(hectare_build_with(folder, 1, NULL, NULL), EFAULT);
+    EXPECT(hectare_build_with(folder, 1, "x", NULL), ENOENT);
+    options.struct_size = 0;
+    EXPECT(hectare_build_with(folder, 1, "x", &options), EINVAL);
+    options.struct_size = sizeof options;
+    options.exclude_count = 1;
+    EXPECT(hectare_build_with(folder, 1, "x", &options), EFAULT);
+    options.exclude = none;
+    EXPECT(hectare_build_with(folder, 1, "x", &options), EFAULT);
+    // A call that is cancelled leaves no file.
+    const char *here[] = {"/usr/include"};
+    int calls = 0;
+    if (hectare_build_defaults(&options) != 0) wrong++;
+    options.progress = enough;
+    options.user = &calls;
+    EXPECT(hectare_build_with(here, 1, "never.img", &options), ECANCELED);
+    if (calls == 0 || access("never.img", F_OK) == 0) wrong++;
+    EXPECT(hectare_mkfs(NULL, 1 << 20, NULL, NULL, 0), EFAULT);
+    EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, NULL, 0), ENOENT);
+    EXPECT(hectare_mkfs("/nowhere/at/all", 0, NULL, NULL, 0), EINVAL);
+    EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, "no_such", 0), EINVAL);
+    EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, "\xff", 0), EINVAL);
+}
 
 static hectare_file *shared;
 
@@ -35,6 +173,11 @@ int main(int argc, char **argv) {
     uint8_t byte = 0;
     hectare_stat about;
     hectare_dirent entry;
+    dead(NULL);
+    dead((void *)(uintptr_t)12345);
+    dead((void *)(uintptr_t)-1);
+    dead(&byte);
+    making();
     EXPECT(hectare_open(NULL, 0), EFAULT);
     EXPECT(hectare_open("/nowhere/at/all", 0), ENOENT);
     EXPECT(hectare_open(argv[1], 77), EINVAL);
@@ -61,6 +204,8 @@ int main(int argc, char **argv) {
         return 1;
     }
     EXPECT(hectare_open(argv[1], HECTARE_READ_WRITE), EBUSY);
+    nulls(volume);
+    paths(volume);
     EXPECT(hectare_stat_path(volume, NULL, &about), EFAULT);
     EXPECT(hectare_stat_path(volume, "/", NULL), EFAULT);
     EXPECT(hectare_stat_path(volume, "/no", &about), ENOENT);
@@ -99,11 +244,18 @@ int main(int argc, char **argv) {
     if (hectare_close(volume) != 0) wrong++;
     EXPECT(hectare_close(volume), EBADF);
     EXPECT(hectare_sync(volume), EBADF);
+    dead(volume);
     EXPECT(hectare_file_truncate(file, 7), EBADF);
     if (hectare_file_stat(file, &about) != 0) wrong++;
-    if (hectare_readdir(directory, &entry) < 0) wrong++;
+    // A call without a place for the result takes no entry.
+    EXPECT(hectare_readdir(directory, NULL), EFAULT);
+    int entries = 0, more;
+    while ((more = hectare_readdir(directory, &entry)) == 1) entries++;
+    if (more != 0 || entries != 3) wrong++; // lost+found, link, x
     if (hectare_closedir(directory) != 0 || hectare_file_close(file) < 0) wrong++;
     EXPECT(hectare_readdir(directory, &entry), EBADF);
+    dead(directory);
+    dead(file);
     if (wrong > 0) printf("%d wrong\n", wrong);
     return wrong > 0;
 }

@@ -59,6 +59,11 @@ pub(crate) fn parent_of<'p>(core: &Core, path: &'p [u8]) -> Result<(InodeNr, &'p
     Ok((find(core, parent, true)?.nr(), name))
 }
 
+/// Whether a slash at the end of a path says that a directory is meant. The root's own is no such.
+pub(crate) fn means_directory(path: &[u8]) -> bool {
+    path.ends_with(b"/") && !trim_slashes(path).is_empty()
+}
+
 /// The path of the directory that a path's last name lies in, and that name.
 fn split_last(path: &[u8]) -> Result<(&[u8], &[u8])> {
     let trimmed = trim_slashes(path);
@@ -90,6 +95,12 @@ mod tests {
         assert_eq!(split("a"), Some((&b""[..], &b"a"[..])));
         assert_eq!(split("/a/b//c//"), Some((&b"/a/b//"[..], &b"c"[..])));
         assert_eq!((split(""), split("///")), (None, None));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_a_directory() {
+        assert!(means_directory(b"a/") && means_directory(b"/a//"));
+        assert!(!means_directory(b"/a") && !means_directory(b"/") && !means_directory(b""));
     }
 
     #[test]

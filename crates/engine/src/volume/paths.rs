@@ -3,6 +3,8 @@
 //! Paths are bytes, `/`-separated, resolved from the root directory whether they begin with `/` or not; `.`
 //! and `..` are looked up like any name (the root's `..` is the root). Symbolic links on the way are followed
 //! within the volume, at most 40 of them; each function documents whether it follows a link at the end.
+//!
+//! A slash at the end means a directory, as in POSIX: `f/` removes, renames and makes no file `f`.
 
 use crate::attributes::stat::{Changes, Metadata};
 use crate::attributes::{stat, xattr_read, xattrs};
@@ -73,7 +75,29 @@ impl Volume {
             Err(Error::Invalid(_)) => return Err(Error::Exists),
             other => other?,
         };
+        match node {
+            NewNode::Directory => {}
+            NewNode::File if paths::means_directory(path.as_ref()) => return Err(Error::IsADirectory),
+            _ => self.refuse_new(path.as_ref(), parent, name)?,
+        }
         create::create(self.core(), parent, name, node, creation)
+    }
+
+    /// Nothing but a directory is made where a path ends with a slash.
+    fn refuse_new(&self, path: &[u8], parent: InodeNr, name: &[u8]) -> Result<()> {
+        if !paths::means_directory(path) {
+            return Ok(());
+        }
+        lookup::lookup(self.core(), parent, name).and(Err(Error::Exists))
+    }
+
+    /// What a path leads to is a directory, if it ends with a slash.
+    fn refuse_others(&self, path: &[u8], parent: InodeNr, name: &[u8]) -> Result<()> {
+        if !paths::means_directory(path) {
+            return Ok(());
+        }
+        let found = lookup::lookup(self.core(), parent, name)?;
+        self.core().state.directory(found).map(drop)
     }
 
     /// Makes a directory.
@@ -128,6 +152,7 @@ impl Volume {
     pub fn hard_link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let inode = self.resolve(from, false)?;
         let (parent, name) = paths::parent_of(self.core(), to.as_ref())?;
+        self.refuse_new(to.as_ref(), parent, name)?;
         create::link(self.core(), inode, parent, name)
     }
 
@@ -201,6 +226,7 @@ impl Volume {
     /// As [`Volume::unlink`].
     pub fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let (parent, name) = paths::parent_of(self.core(), path.as_ref())?;
+        self.refuse_others(path.as_ref(), parent, name)?;
         self.unlink(parent, name)
     }
 
@@ -255,6 +281,11 @@ impl Volume {
     pub fn rename_path(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, mode: RenameMode) -> Result<()> {
         let (parent, name) = paths::parent_of(self.core(), from.as_ref())?;
         let (new_parent, new) = paths::parent_of(self.core(), to.as_ref())?;
+        self.refuse_others(from.as_ref(), parent, name)?;
+        if paths::means_directory(to.as_ref()) && mode != RenameMode::Exchange {
+            // The new name is a directory's: so must be what gets it.
+            self.core().state.directory(lookup::lookup(self.core(), parent, name)?)?;
+        }
         rename::rename(self.core(), parent, name, new_parent, new, mode)
     }
 

@@ -124,6 +124,14 @@ impl OpenOptions {
             permissions: self.mode.map_or(volume.creation().permissions & 0o666, mode_bits),
             ..self.owner.map_or(volume.creation(), |(uid, gid)| Creation { uid, gid, ..volume.creation() })
         };
+        if (self.create || self.create_new) && path.ends_with(b"/") {
+            // No file is made there, and none that is there is opened, as in POSIX.
+            let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+            let parent =
+                path[..end].iter().rposition(|byte| *byte == b'/').map_or(&path[..0], |at| &path[..=at]);
+            engine.resolve(parent, true)?;
+            return Err(Cause::IsADirectory);
+        }
         if self.create_new {
             return Ok((engine.create_file(path, creation)?, true));
         }
