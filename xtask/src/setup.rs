@@ -87,6 +87,17 @@ const TOOLS: [Tool; 71] = [
     ("openssl", "openssl"),
 ];
 
+/// What `cargo xtask package` uses besides.
+const PACKAGING: [Tool; 7] = [
+    ("bsdtar", "libarchive-tools"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
+    ("lintian", "lintian"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("pkg-config", "pkg-config"),
+    ("rpmbuild", "rpm"),
+    ("unshare", "util-linux"),
+];
+
 /// What the demo uses.
 const DEMO: [&str; 1] = ["e2fsck"];
 
@@ -100,6 +111,11 @@ pub(crate) fn run() -> bool {
 pub(crate) fn for_demo() -> bool {
     let used: Vec<Tool> = TOOLS.into_iter().filter(|(name, _)| DEMO.contains(name)).collect();
     install_missing(&used)
+}
+
+/// Installs what packages are made and tried with, and no more.
+pub(crate) fn for_packages() {
+    install_missing(&PACKAGING);
 }
 
 fn missing(of: &[Tool]) -> Vec<Tool> {
