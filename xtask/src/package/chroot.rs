@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Runs the words after the directory in it, with devices, processes and `/sys` in their places.
+/// Runs the words after the directory in it, with devices, processes and `/sys` in their places, and `/run`
+/// in memory, as on every system that runs.
 const ENTER: &str = "mount --rbind /dev \"$0/dev\" && mount -t proc proc \"$0/proc\" && \
-                     mount --rbind /sys \"$0/sys\" && exec \"$@\"";
+                     mount --rbind /sys \"$0/sys\" && mount -t tmpfs run \"$0/run\" && exec \"$@\"";
 /// Where programs are found, here and there.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -41,7 +42,7 @@ impl Chroot {
     /// Makes one with nothing but places for mounts.
     pub(super) fn empty() -> Result<Self, Ended> {
         let chroot = Self::new()?;
-        for name in ["dev", "mnt", "proc", "sys"] {
+        for name in ["dev", "mnt", "proc", "run", "sys"] {
             fs::create_dir(chroot.path().join(name)).map_err(told(chroot.path()))?;
         }
         Ok(chroot)

@@ -121,8 +121,8 @@ fn control(package: Package, facts: &Facts, depends: &str, size: u64) -> Result<
     let description: String = package.description().lines().map(|line| format!(" {line}\n")).collect();
     Ok(format!(
         "Package: {}\nSource: hectare\nVersion: {}-1\nArchitecture: {}\nMaintainer: {}\n\
-         Installed-Size: {size}\nDepends: {depends}\n{more}Section: {section}\nPriority: optional\nMulti-Arch: {alike}\n\
-         Description: {}\n{description}",
+         Installed-Size: {size}\nDepends: {depends}\n{more}Section: {section}\n\
+         Priority: optional\nMulti-Arch: {alike}\nDescription: {}\n{description}",
         package.name(Family::Debian),
         facts.version,
         architecture()?,

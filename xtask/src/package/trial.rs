@@ -293,7 +293,7 @@ echo '/tmp/disk.img /mnt/disk fuse.hectare noauto 0 0' >> /etc/fstab
 mount /mnt/disk
 test \"$(cat /mnt/disk/fuse.hectare)\" = fuse.hectare
 mount -o remount,ro /mnt/disk
-! touch /mnt/disk/new 2>/dev/null
+if touch /mnt/disk/new 2>/dev/null; then exit 1; fi
 umount /mnt/disk
 hectare check disk.img
 cat /tmp/fstab > /etc/fstab
