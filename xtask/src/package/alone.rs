@@ -51,7 +51,12 @@ impl Way {
 
     /// The cargo that builds it.
     fn build(self, facts: &Facts, target: &Path) -> Command {
-        let flags: &[&str] = if self == Self::Glibc { &["-Ctarget-feature=+crt-static"] } else { &[] };
+        let flags: &[&str] = match self {
+            Self::Musl => &[],
+            // The C library's objects come from cargo-zigbuild, not from rustup.
+            Self::MuslFromSources => &["-Clink-self-contained=no"],
+            Self::Glibc => &["-Ctarget-feature=+crt-static"],
+        };
         let mut cargo = dist(facts, target, flags);
         match self {
             Self::MuslFromSources => cargo.arg("zigbuild").arg("-Zbuild-std").env("RUSTC_BOOTSTRAP", "1"),
