@@ -9,7 +9,7 @@
 //! | `api` | compares the public interface with its snapshots, or writes these (see [`api`]) |
 //! | `features` | checks the sets of features of the library (see [`features`]) |
 //! | `msrv` | checks that the oldest supported Rust compiles it (see [`msrv`]) |
-//! | `package-crates` | packages what is published (see [`mod@package`]) |
+//! | `package-crates` | packages what is published (see [`published`]) |
 //! | `boot` | boots a Debian that was built from a container image, in a virtual machine (see [`boot`]) |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
@@ -22,6 +22,7 @@
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
+//! | `package` | makes .deb and .rpm packages, and installs them in a new Debian (see [`package`]) |
 //! | `peers` | what other libraries read and write of the same volumes, beside ours (see [`peers`]) |
 //! | `python` | tests the Python package on its wheel, in an environment of its own (see [`python`]) |
 //! | `salvage` | counts what comes out of damaged volumes, by us and by others (see [`salvage`]) |
@@ -49,6 +50,7 @@ mod msrv;
 mod mutate;
 mod package;
 mod peers;
+mod published;
 mod python;
 mod remote;
 mod repair;
@@ -68,7 +70,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|api|features|msrv|package-crates|\
                      boot|ceph|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|peers|python|remote|repair|resize|salvage|sanitize|soak|stress|unicode";
+                     live|mutate|package|peers|python|remote|repair|resize|salvage|sanitize|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -82,7 +84,7 @@ fn main() -> ExitCode {
         ["api", ref rest @ ..] => api::run(rest),
         ["features"] => features::run(),
         ["msrv", ref rest @ ..] => msrv::run(rest),
-        ["package-crates", ref rest @ ..] => package::run(rest),
+        ["package-crates", ref rest @ ..] => published::run(rest),
         ["boot", ref rest @ ..] => boot::run(rest),
         ["ceph", ref rest @ ..] => ceph::run(rest),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         ["killed", ref rest @ ..] => killed::run(rest),
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
+        ["package", ref rest @ ..] => package::run(rest),
         ["peers", ref rest @ ..] => peers::run(rest),
         ["python"] => python::run(),
         ["python", "bench", ref rest @ ..] => python::bench(rest),

@@ -1,251 +1,279 @@
-//! The workspace as packages of a registry: `cargo xtask package-crates [--verify]`.
+//! Packages of the command and of the library: `cargo xtask package [--test] [--rebuild] [--static]`.
 //!
-//! The job packages every crate that is to be published, as `cargo publish` would, and lists the sizes. With
-//! `--verify` it unpacks them beside each other and checks that they compile without anything else of the
-//! repository: a file that an include list leaves out is found so, at the cost of one `cargo check`.
+//! | package | what it has |
+//! |---|---|
+//! | `hectare` | the command, manual pages, completions, names by which mount(8) calls it, documentation |
+//! | `libhectare0` | the shared library |
+//! | `libhectare-dev`, as .rpm `libhectare-devel` | header, static library, pkg-config's file, examples |
 //!
-//! What can be seen in the manifests alone is checked by `tidy`, always ([`complaints`]).
+//! Each is made as .deb and as .rpm, in `target/packages`, from one list of files ([`layout`]). The formats
+//! are written by the systems' own programs (decision 17), which also find out what a binary needs; where one
+//! is missing its packages are skipped by name.
+//!
+//! Invariant: the same commit and the same toolchain give the same bytes, in any directory. So nothing may
+//! depend on the time (all files have the time of the commit, or `SOURCE_DATE_EPOCH`), on the umask, on the
+//! number of processors, or on where the sources lie (the compiler replaces those paths).
+//!
+//! `--test` looks at what was made, and installs it in a new Debian ([`trial`]); `--rebuild` builds the
+//! commit once more elsewhere and compares; `--static` makes one archive with a binary that needs no library
+//! ([`alone`]).
+//!
+//! What it is not: a build for another processor or system than this one. A .deb needs a libc at least as new
+//! as that of the machine it was built on.
 
-use crate::steps::{cargo, metadata, root, shown, target_folder};
-use serde_json::Value;
-use std::collections::BTreeSet;
+mod alone;
+mod build;
+mod chroot;
+mod deb;
+mod layout;
+mod notices;
+mod rpm;
+mod stage;
+mod trial;
+
+use crate::scratch::Scratch;
+use crate::setup;
+use crate::steps::{cargo, metadata, quiet, root, target_folder, understood, went_well};
+use build::Built;
+use hectare_oracle::tool::{need, run as heard};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes of a package at most: what is larger has something in it that nobody needs.
-const BYTES_MAX: u64 = 1 << 20;
-const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+const USAGE: &str = "usage: cargo xtask package [--test] [--rebuild] [--static]";
+/// Who is named as the maintainer if `DEBFULLNAME` and `DEBEMAIL` are not set. It has no address.
+const MAINTAINER: (&str, &str) = ("Hectare authors", "hectare@localhost.localdomain");
 
-/// `cargo xtask package-crates [--verify]`.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let verifies = match words {
-        [] => false,
-        ["--verify"] => true,
-        _ => {
-            eprintln!("usage: cargo xtask package-crates [--verify]");
-            return false;
-        }
-    };
-    let complaints = complaints();
-    complaints.iter().for_each(|(file, complaint)| eprintln!("{file}: {complaint}"));
-    let Some(packages) = packages().map(|all| published(&all)) else { return false };
-    let mut package = cargo();
-    package.args(["package", "--quiet", "--allow-dirty", "--no-verify", "--offline"]);
-    package.args(packages.iter().flat_map(|one| ["--package", &one.name]));
-    complaints.is_empty() && shown(&mut package) && sizes(&packages) && (!verifies || verify(&packages))
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Options {
+    test: bool,
+    rebuild: bool,
+    alone: bool,
 }
 
-/// Prints how large the packages are; false if one is too large.
-fn sizes(packages: &[Package]) -> bool {
-    let (mut all, mut is_small) = (0, true);
-    for package in packages {
-        let file = target_folder().join("package").join(format!("{}.crate", package.stem()));
-        let Ok(found) = fs::metadata(&file) else {
-            eprintln!("{}: it was not made", file.display());
-            return false;
-        };
-        println!("{:>8} {}", found.len(), package.stem());
-        all += found.len();
-        if found.len() > BYTES_MAX {
-            eprintln!("{}: more than {BYTES_MAX} bytes: does its include list name too much?", package.name);
-            is_small = false;
-        }
-    }
-    println!("{all:>8} in {} packages", packages.len());
-    is_small
-}
-
-/// Checks the packages, unpacked beside each other.
-fn verify(packages: &[Package]) -> bool {
-    let unpacked = target_folder().join("package/unpacked");
-    let _ = fs::remove_dir_all(&unpacked); // not there at first
-    if let Err(error) = fs::create_dir_all(&unpacked) {
-        eprintln!("{}: {error}", unpacked.display());
-        return false;
-    }
-    for package in packages {
-        let file = target_folder().join("package").join(format!("{}.crate", package.stem()));
-        if !shown(Command::new("tar").arg("-xf").arg(file).arg("-C").arg(&unpacked)) {
-            return false;
-        }
-        // The whole has one.
-        let _ = fs::remove_file(unpacked.join(package.stem()).join("Cargo.lock"));
-    }
-    let manifest = fs::write(unpacked.join("Cargo.toml"), workspace_of(packages));
-    let lock = fs::copy(root().join("Cargo.lock"), unpacked.join("Cargo.lock"));
-    if let Err(error) = manifest.and(lock) {
-        eprintln!("{}: {error}", unpacked.display());
-        return false;
-    }
-    let mut check = cargo();
-    check.current_dir(&unpacked).env("CARGO_TARGET_DIR", target_folder());
-    shown(check.args(["check", "--quiet", "--workspace"])) && fs::remove_dir_all(unpacked).is_ok()
-}
-
-/// The manifest of a workspace of unpacked packages, which take each other from it.
-fn workspace_of(packages: &[Package]) -> String {
-    let members: Vec<String> = packages.iter().map(|package| format!("{:?}", package.stem())).collect();
-    let patch =
-        packages.iter().map(|package| format!("{} = {{ path = {:?} }}\n", package.name, package.stem()));
-    format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[patch.crates-io]\n{}",
-        members.join(", "),
-        patch.collect::<String>()
-    )
-}
-
-#[derive(Clone, Debug)]
-struct Package {
-    name: String,
-    version: String,
-    manifest: String,
-    is_published: bool,
-    /// Of its metadata, what must be there, and what must not.
-    has: [bool; 2],
-    has_repository: bool,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Clone, Debug)]
-struct Dependency {
-    name: String,
-    required: String,
-    is_dev: bool,
-    is_inside: bool,
-}
-
-impl Package {
-    fn stem(&self) -> String {
-        format!("{}-{}", self.name, self.version)
-    }
-}
-
-fn packages() -> Option<Vec<Package>> {
-    let metadata = metadata()?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let prefix = root().to_string_lossy().into_owned() + "/";
-    let dependency = |value: &Value| Dependency {
-        name: text(&value["name"]),
-        required: text(&value["req"]),
-        is_dev: value["kind"].as_str() == Some("dev"),
-        is_inside: value["path"].is_string(),
-    };
-    let package = |value: &Value| Package {
-        name: text(&value["name"]),
-        version: text(&value["version"]),
-        manifest: text(&value["manifest_path"]).replacen(&prefix, "", 1),
-        is_published: value["publish"].is_null(),
-        has: ["description", "license"].map(|field| !text(&value[field]).is_empty()),
-        has_repository: value["repository"].is_string(),
-        dependencies: value["dependencies"].as_array().into_iter().flatten().map(dependency).collect(),
-    };
-    Some(metadata["packages"].as_array()?.iter().map(package).collect())
-}
-
-fn published(packages: &[Package]) -> Vec<Package> {
-    packages.iter().filter(|package| package.is_published).cloned().collect()
-}
-
-/// What keeps packages from being published, with the manifest that it is about.
-pub(crate) fn complaints() -> Vec<(String, String)> {
-    let Some(packages) = packages() else {
-        return vec![("Cargo.toml".to_owned(), "cargo metadata fails on the workspace".to_owned())];
-    };
-    let names = published(&packages).into_iter().map(|package| package.name).collect();
-    let mut complaints = Vec::new();
-    for package in packages.iter().filter(|package| package.is_published) {
-        let text = fs::read_to_string(root().join(&package.manifest)).unwrap_or_default();
-        let folder = root().join(Path::new(&package.manifest).parent().unwrap_or(Path::new("")));
-        let mut found = complaints_about(package, &names);
-        if !text.lines().any(|line| line.starts_with("include")) {
-            found.push("it has no list of what is packaged: add include.workspace = true".to_owned());
-        }
-        for licence in LICENCES.iter().filter(|licence| !folder.join(licence).is_file()) {
-            found.push(format!("{licence} is not beside it: make a link to the repository's"));
-        }
-        complaints.extend(found.into_iter().map(|complaint| (package.manifest.clone(), complaint)));
-    }
-    complaints
-}
-
-fn complaints_about(package: &Package, published: &BTreeSet<String>) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for (field, has) in ["description", "license"].iter().zip(package.has) {
-        if !has {
-            complaints.push(format!("it has no {field}, which a registry demands"));
-        }
-    }
-    if package.has_repository {
-        complaints.push("it names a repository, and there is none to be named yet".to_owned());
-    }
-    for other in package.dependencies.iter().filter(|other| other.is_inside) {
-        let (name, is_versioned) = (&other.name, other.required != "*");
-        if !published.contains(name) {
-            if !other.is_dev {
-                complaints.push(format!("it depends on {name}, which is not published"));
-            } else if is_versioned {
-                complaints.push(format!("{name} is not published: give its dependency no version"));
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        for word in words {
+            match *word {
+                "--test" => options.test = true,
+                "--rebuild" => options.rebuild = true,
+                "--static" => options.alone = true,
+                other => return Err(format!("{other} is no option")),
             }
-        } else if other.required != format!("^{}", package.version) {
-            complaints.push(format!("{name} needs the version {:?} beside its path", package.version));
+        }
+        Ok(options)
+    }
+}
+
+/// What all packages have in common.
+#[derive(Clone, Debug)]
+struct Facts {
+    version: String,
+    /// The time of everything in the packages, in seconds since 1970.
+    epoch: u64,
+    /// The same as RFC 2822 has it.
+    date: String,
+    /// Name and address.
+    maintainer: String,
+    /// Where the sources lie.
+    sources: PathBuf,
+}
+
+impl Facts {
+    fn of(sources: PathBuf) -> Result<Self, String> {
+        let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
+            Ok(text) => text,
+            Err(_) => last_commit(&sources)?,
+        };
+        let epoch =
+            epoch.trim().parse().map_err(|_| format!("{epoch} is no number of seconds since 1970"))?;
+        let mut date = need("date").map_err(|skip| skip.to_string())?;
+        let date = heard(date.args(["-u", "-R", &format!("--date=@{epoch}")]));
+        let named = |key: &str, default: &str| std::env::var(key).unwrap_or_else(|_| default.to_owned());
+        let (name, address) = (named("DEBFULLNAME", MAINTAINER.0), named("DEBEMAIL", MAINTAINER.1));
+        Ok(Self {
+            version: version().ok_or("cargo metadata has no version of hectare-cli")?,
+            epoch,
+            date: date.stdout.trim().to_owned(),
+            maintainer: format!("{name} <{address}>"),
+            sources,
+        })
+    }
+}
+
+fn last_commit(sources: &Path) -> Result<String, String> {
+    let time = quiet(Command::new("git").current_dir(sources).args(["log", "-1", "--format=%ct"]));
+    let time = time.ok_or("these sources have no commit: set SOURCE_DATE_EPOCH")?;
+    Ok(String::from_utf8_lossy(&time.stdout).into_owned())
+}
+
+fn version() -> Option<String> {
+    let metadata = metadata()?;
+    let packages = metadata["packages"].as_array()?;
+    let command = packages.iter().find(|package| package["name"] == "hectare-cli")?;
+    Some(command["version"].as_str()?.to_owned())
+}
+
+/// What was made, and what could not be made here.
+#[derive(Debug, Default)]
+struct Made {
+    files: Vec<PathBuf>,
+    skipped: Vec<(String, String)>,
+}
+
+/// Runs the job with its arguments; returns whether nothing failed.
+pub(crate) fn run(words: &[&str]) -> bool {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
+    setup::for_packages();
+    let done = if options.alone { alone::run(options.test) } else { packages(options) };
+    went_well("package", done)
+}
+
+fn packages(options: Options) -> Result<(), String> {
+    let facts = Facts::of(root())?;
+    let target = target_folder();
+    let work = Scratch::new(&target, "hectare-package")?;
+    let built = Built::new(&facts, &target, work.path())?;
+    let out = target.join("packages");
+    let _ = fs::remove_dir_all(&out); // absent at first
+    let made = pack(&facts, &built, work.path(), &out)?;
+    println!();
+    for path in &made.files {
+        let size = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
+        println!("{:>10} bytes  {}", size, path.display());
+    }
+    let mut outcome = trial::Outcome { skipped: made.skipped.clone(), ..trial::Outcome::default() };
+    if options.test {
+        outcome += trial::run(&facts, &built, &made, work.path());
+    }
+    if options.rebuild {
+        outcome.take("the same bytes when it is built elsewhere", rebuilt(&facts, &made));
+    }
+    outcome.print();
+    outcome.failed.is_empty().then_some(()).ok_or("see above".to_owned())
+}
+
+/// Makes all packages of what was built, in a new directory.
+fn pack(facts: &Facts, built: &Built, work: &Path, out: &Path) -> Result<Made, String> {
+    fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let mut made = Made::default();
+    made.add("the .deb packages", deb::write(facts, built, work, out))?;
+    made.add("the .rpm packages", rpm::write(facts, built, work, out))?;
+    Ok(made)
+}
+
+impl Made {
+    fn add(&mut self, what: &str, written: Result<Vec<PathBuf>, Ended>) -> Result<(), String> {
+        match written {
+            Ok(files) => self.files.extend(files),
+            Err(Ended::Skipped(reason)) => self.skipped.push((what.to_owned(), reason)),
+            Err(Ended::Failed(reason)) => return Err(format!("{what}: {reason}")),
+        }
+        Ok(())
+    }
+}
+
+/// Builds the last commit in another directory, and compares the packages.
+fn rebuilt(facts: &Facts, made: &Made) -> Result<(), Ended> {
+    let folder = Scratch::new(&std::env::temp_dir(), "hectare-rebuild")?;
+    let sources = folder.path().join("elsewhere");
+    let mut clone = Command::new("git");
+    clone.args(["clone", "--quiet"]).arg(root()).arg(&sources);
+    step(&mut clone)?;
+    let facts = Facts { sources, ..facts.clone() };
+    let built = Built::new(&facts, &folder.path().join("target"), folder.path())?;
+    let again = pack(&facts, &built, folder.path(), &folder.path().join("packages"))?;
+    same(&made.files, &again.files)
+}
+
+/// Compares files byte for byte, in their order.
+fn same(files: &[PathBuf], again: &[PathBuf]) -> Result<(), Ended> {
+    if files.len() != again.len() {
+        return Err(format!("{} packages became {}", files.len(), again.len()).into());
+    }
+    for (one, other) in files.iter().zip(again) {
+        let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        if read(one)? != read(other)? {
+            return Err(format!("{} differs from {}", one.display(), other.display()).into());
         }
     }
-    complaints
+    Ok(())
+}
+
+/// Why something was not done.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// What it needs is missing here.
+    Skipped(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+impl From<String> for Ended {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+impl From<hectare_oracle::Skip> for Ended {
+    fn from(skip: hectare_oracle::Skip) -> Self {
+        Self::Skipped(skip.to_string())
+    }
+}
+
+/// Runs a command visibly; that it failed is an error.
+fn step(command: &mut Command) -> Result<(), String> {
+    let line = hectare_oracle::tool::line_of(command);
+    crate::steps::shown(command).then_some(()).ok_or(format!("failed: {line}"))
+}
+
+/// What a command prints.
+fn output(command: &mut Command) -> Result<String, String> {
+    let said = heard(command);
+    if said.succeeded() { Ok(said.stdout) } else { Err(said.report()) }
+}
+
+/// cargo, for sources anywhere.
+fn cargo_in(sources: &Path) -> Command {
+    let mut cargo = cargo();
+    cargo.current_dir(sources);
+    cargo
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_a_registry_would_refuse_is_named() {
-        let dependency = |name: &str, required: &str, is_dev| Dependency {
-            name: name.to_owned(),
-            required: required.to_owned(),
-            is_dev,
-            is_inside: true,
-        };
-        let package = |dependencies| Package {
-            name: "a".to_owned(),
-            version: "0.1.0".to_owned(),
-            manifest: "crates/a/Cargo.toml".to_owned(),
-            is_published: true,
-            has: [true, true],
-            has_repository: false,
-            dependencies,
-        };
-        let published = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
-        let about = |package: &Package| complaints_about(package, &published);
-        let sound = [dependency("b", "^0.1.0", false), dependency("oracle", "*", true)];
-        assert!(about(&package(sound.to_vec())).is_empty());
-        for (wrong, what) in [
-            (dependency("b", "*", false), "needs the version"),
-            (dependency("b", "^0.2.0", true), "needs the version"),
-            (dependency("oracle", "*", false), "not published"),
-            (dependency("oracle", "^0.1.0", true), "no version"),
-        ] {
-            let found = about(&package(vec![wrong]));
-            assert!(found.len() == 1 && found[0].contains(what), "{found:?}");
+    /// Facts that say nothing of this machine.
+    pub(super) fn facts() -> Facts {
+        Facts {
+            version: "1.2.3".to_owned(),
+            epoch: 1_700_000_000,
+            date: "Tue, 14 Nov 2023 22:13:20 +0000".to_owned(),
+            maintainer: "A B <a@b.c>".to_owned(),
+            sources: root(),
         }
-        let bare = Package { has: [false, true], has_repository: true, ..package(vec![]) };
-        assert_eq!(about(&bare).len(), 2);
     }
 
     #[test]
-    fn unpacked_packages_take_each_other() {
-        let package = Package {
-            name: "hectare-units".to_owned(),
-            version: "0.1.0".to_owned(),
-            manifest: String::new(),
-            is_published: true,
-            has: [true; 2],
-            has_repository: false,
-            dependencies: vec![],
+    fn words_become_options() {
+        let all = Options { test: true, rebuild: true, alone: true };
+        assert_eq!(Options::parse(&["--test", "--rebuild", "--static"]), Ok(all));
+        assert!(Options::parse(&["--now"]).is_err());
+    }
+
+    #[test]
+    fn packages_that_differ_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, bytes: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            path
         };
-        let manifest: toml::Table = workspace_of(&[package]).parse().unwrap();
-        assert_eq!(manifest["workspace"]["members"][0].as_str(), Some("hectare-units-0.1.0"));
-        let patch = &manifest["patch"]["crates-io"]["hectare-units"]["path"];
-        assert_eq!(patch.as_str(), Some("hectare-units-0.1.0"));
+        let (one, same_bytes, other) = (path("a", "1"), path("b", "1"), path("c", "2"));
+        assert_eq!(same(&[one.clone()], &[same_bytes]), Ok(()));
+        assert!(same(&[one.clone()], &[other]).is_err());
+        assert!(same(&[one], &[]).is_err());
     }
 }

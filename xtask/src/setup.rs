@@ -98,6 +98,17 @@ const CEPH: [Tool; 6] = [
     ("/usr/lib/x86_64-linux-gnu/qemu/block-rbd.so", "qemu-block-extra"),
 ];
 
+/// What `cargo xtask package` uses besides.
+const PACKAGING: [Tool; 7] = [
+    ("bsdtar", "libarchive-tools"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
+    ("lintian", "lintian"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("pkg-config", "pkg-config"),
+    ("rpmbuild", "rpm"),
+    ("unshare", "util-linux"),
+];
+
 /// What the demo uses.
 const DEMO: [&str; 1] = ["e2fsck"];
 
@@ -116,6 +127,11 @@ pub(crate) fn for_demo() -> bool {
 /// Installs what a Ceph cluster of one node needs.
 pub(crate) fn for_ceph() -> bool {
     install_missing(&CEPH)
+}
+
+/// Installs what packages are made and tried with, and no more.
+pub(crate) fn for_packages() {
+    install_missing(&PACKAGING);
 }
 
 fn missing(of: &[Tool]) -> Vec<Tool> {

@@ -45,7 +45,7 @@ pub(crate) fn run() -> bool {
     println!("\n$ cargo xtask tidy");
     tally.check("tidy", tidy::run());
     tally.check("features of the library", features::run());
-    tally.check("packages", package::run(&[]));
+    tally.check("packages", published::run(&[]));
     match quiet(cargo().args(["deny", "--version"])) {
         Some(_) => tally.check("dependencies", shown(cargo().args(["deny", "check"]))),
         None => tally.skip("dependencies", NO_DENY),

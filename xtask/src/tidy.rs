@@ -181,7 +181,7 @@ fn published() -> Vec<Finding> {
         crate::api::drift().into_iter().map(|drift| error(drift.file, drift.line, drift.message)).collect();
     let features = crate::features::complaints();
     findings.extend(features.into_iter().map(|complaint| error("crates/hectare/Cargo.toml", 1, complaint)));
-    let packages = crate::package::complaints();
+    let packages = crate::published::complaints();
     findings.extend(packages.into_iter().map(|(file, complaint)| error(&file, 1, complaint)));
     findings
 }
