@@ -3,6 +3,7 @@
 //! It becomes an [`io::Error`] by `?`, with the kind that `std` has for the condition; the text stays. The
 //! cause is its [`source`](std::error::Error::source), to be downcast by a caller that must act on it.
 
+use hectare_device::os::linux_number;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
@@ -57,7 +58,7 @@ impl Error {
 
     /// An error of the host's.
     pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
-        let errno = cause.raw_os_error().unwrap_or_else(|| errno_of(cause.kind()));
+        let errno = cause.raw_os_error().map_or_else(|| errno_of(cause.kind()), linux_number);
         Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
     }
 
