@@ -10,7 +10,7 @@
 use super::Export;
 use super::handshake::{Agreed, CONTEXT};
 use crate::protocol::reply::{
-    Chunk, Descriptor, Header, STATE_HOLE, STATE_ZERO, encode_status, kind, number_of,
+    Chunk, Descriptor, Header, STATE_HOLE, STATE_ZERO, UNSUPPORTED, encode_status, kind, number_of,
 };
 use crate::protocol::request::{Command, Request};
 use crate::protocol::{CommandFlags, Headers, PAYLOAD_MAX, bytes_from};
@@ -19,7 +19,6 @@ use crate::{Error, Result};
 use hectare_device::{Device, Extent, Reason, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use std::io::{self, BufReader, IoSlice};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -306,7 +305,7 @@ impl Talk<'_> {
 fn number(error: &hectare_device::Error) -> u32 {
     match error.reason() {
         Reason::ReadOnly => PERM,
-        Reason::Unsupported(_) => number_of(Errno::OPNOTSUPP.raw_os_error()),
+        Reason::Unsupported(_) => UNSUPPORTED,
         _ => number_of(error.raw_os_error()),
     }
 }
