@@ -17,6 +17,7 @@
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
+//! | `portable` | checks and tests what other hosts than Linux get (see [`portable`]) |
 //! | `python` | tests the Python package on its wheel, in an environment of its own (see [`python`]) |
 //! | `salvage` | counts what comes out of damaged volumes, by us and by others (see [`salvage`]) |
 //! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
@@ -36,6 +37,7 @@ mod fuzz;
 mod killed;
 mod live;
 mod mutate;
+mod portable;
 mod python;
 mod remote;
 mod repair;
@@ -53,7 +55,7 @@ mod unicode;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|python|remote|repair|resize|salvage|soak|stress|unicode";
+                     live|mutate|portable|python|remote|repair|resize|salvage|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         ["killed", ref rest @ ..] => killed::run(rest),
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
+        ["portable", ref rest @ ..] => portable::run(rest),
         ["python"] => python::run(),
         ["salvage", ref rest @ ..] => salvage::run(rest),
         ["repair", ref rest @ ..] => repair::run(rest),
