@@ -143,11 +143,12 @@ mod tests {
 
     #[test]
     fn times_before_the_epoch_have_positive_nanoseconds() {
+        // Windows counts in 100 ns.
         let at = |before| time(Ok(UNIX_EPOCH - before)).unwrap();
         assert_eq!(at(Duration::new(1, 0)), Time { seconds: -1, nanoseconds: 0 });
-        assert_eq!(at(Duration::new(1, 250)), Time { seconds: -2, nanoseconds: 999_999_750 });
-        let after = time(Ok(UNIX_EPOCH + Duration::new(3, 7)));
-        assert_eq!(after, Some(Time { seconds: 3, nanoseconds: 7 }));
+        assert_eq!(at(Duration::new(1, 300)), Time { seconds: -2, nanoseconds: 999_999_700 });
+        let after = time(Ok(UNIX_EPOCH + Duration::new(3, 700)));
+        assert_eq!(after, Some(Time { seconds: 3, nanoseconds: 700 }));
     }
 
     #[test]
