@@ -123,7 +123,8 @@ impl Work<'_> {
         let tasks = self.task_numbers();
         for nr in self.inodes.keys() {
             let counts = *nr == InodeNr::ROOT.get() || *nr >= self.sb.first_inode().get();
-            if !counts || tasks.contains(nr) {
+            let has_task = tasks.contains(nr) && !self.is_visible_journal(InodeNr::new(*nr));
+            if !counts || has_task {
                 continue;
             }
             let Some(slot) = self.slot(InodeNr::new(*nr))? else { continue };
