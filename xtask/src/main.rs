@@ -24,6 +24,7 @@
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
 //! | `package` | makes .deb and .rpm packages, and installs them in a new Debian (see [`package`]) |
 //! | `peers` | what other libraries read and write of the same volumes, beside ours (see [`peers`]) |
+//! | `portable` | checks and tests what other hosts than Linux get (see [`portable`]) |
 //! | `python` | tests the Python package on its wheel, in an environment of its own (see [`python`]) |
 //! | `salvage` | counts what comes out of damaged volumes, by us and by others (see [`salvage`]) |
 //! | `sanitize` | the library for C under AddressSanitizer, ThreadSanitizer and Miri (see [`sanitize`]) |
@@ -50,6 +51,7 @@ mod msrv;
 mod mutate;
 mod package;
 mod peers;
+mod portable;
 mod published;
 mod python;
 mod remote;
@@ -70,7 +72,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|api|features|msrv|package-crates|\
                      boot|ceph|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|package|peers|python|remote|repair|resize|salvage|sanitize|soak|stress|unicode";
+                     live|mutate|package|peers|portable|python|remote|repair|resize|salvage|sanitize|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         ["mutate", ref rest @ ..] => mutate::run(rest),
         ["package", ref rest @ ..] => package::run(rest),
         ["peers", ref rest @ ..] => peers::run(rest),
+        ["portable", ref rest @ ..] => portable::run(rest),
         ["python"] => python::run(),
         ["python", "bench", ref rest @ ..] => python::bench(rest),
         ["sanitize", ref rest @ ..] => sanitize::run(rest),

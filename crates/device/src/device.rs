@@ -1,11 +1,10 @@
 //! The [`Device`] trait, with the plain versions of what every backend can do.
 
+use crate::os::{self, BorrowedFd, Errno};
 use crate::scratch::with_scratch;
 use crate::{Error, Extent, Fence, Operation, Reason, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};
-use rustix::io::Errno;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// A flat range of bytes that can be read and written at any offset, from any number of threads.
@@ -373,14 +372,12 @@ pub(crate) fn copy_inside<D: Device + ?Sized>(device: &D, from: Bytes, to: Bytes
 }
 
 /// Reads until `buf` is full or the file ends.
-fn read_up_to(source: BorrowedFd<'_>, buf: &mut [u8], at: Bytes) -> rustix::io::Result<usize> {
+fn read_up_to(source: BorrowedFd<'_>, buf: &mut [u8], at: Bytes) -> std::result::Result<usize, Errno> {
     let mut done = 0;
     while done < buf.len() {
-        match rustix::io::pread(source, &mut buf[done..], at.get().saturating_add(u64_of(done))) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+        match os::read_at(source, &mut buf[done..], at.get().saturating_add(u64_of(done)))? {
+            0 => break,
+            n => done += n,
         }
     }
     Ok(done)

@@ -5,8 +5,8 @@
 //! keep the error and show it again.
 
 use crate::Span;
+use crate::os::{Errno, errno_of, linux_number};
 use hectare_units::Bytes;
-use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -78,9 +78,9 @@ impl fmt::Display for Operation {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The system said no; the number is an `errno` value.
+    /// The system said no; the number is the host's ([`os::Errno`](crate::os::Errno)).
     Io(i32),
-    /// The system said no when the file copied from was read; the number is an `errno` value.
+    /// The system said no when the file copied from was read; the number is the host's.
     Source(i32),
     /// The range does not lie inside the device, which has this many bytes.
     OutOfRange(Bytes),
@@ -139,7 +139,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The system's text for an `errno` value, without the number.
+/// The system's text for one of its numbers, without the number.
 fn message(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
@@ -169,7 +169,7 @@ impl Error {
     pub(crate) fn io(device: &str, operation: Operation, span: Option<Span>, error: &io::Error) -> Self {
         let reason = match error.kind() {
             io::ErrorKind::UnexpectedEof => Reason::EndsEarly,
-            _ => Reason::Io(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())),
+            _ => Reason::Io(errno_of(error).raw_os_error()),
         };
         Self::new(device, operation, span, reason)
     }
@@ -231,11 +231,11 @@ impl Error {
         matches!(self.0.reason, Reason::Busy(_))
     }
 
-    /// The `errno` value that says it best, for edges that speak in those.
+    /// The number of Linux's that says it best, on every host, for edges that speak in those.
     #[must_use]
     pub fn raw_os_error(&self) -> i32 {
         let errno = match self.0.reason {
-            Reason::Io(n) | Reason::Source(n) => return n,
+            Reason::Io(n) | Reason::Source(n) => return linux_number(n),
             Reason::OutOfRange(_)
             | Reason::EndsEarly
             | Reason::Remote(_)
@@ -251,7 +251,7 @@ impl Error {
             Reason::TooLarge(_) => Errno::FBIG,
             Reason::Cancelled => Errno::CANCELED,
         };
-        errno.raw_os_error()
+        linux_number(errno.raw_os_error())
     }
 }
 

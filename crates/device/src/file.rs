@@ -23,18 +23,15 @@ mod lock;
 mod options;
 mod place;
 mod punch;
-mod topology;
 mod uffd_insert;
 mod write_queue;
 
 pub use atomic_create::PendingFile;
 pub use lock::{Claim, MOUNT_KEY};
-pub use options::{FileOptions, Overwrite};
 pub use place::check as check_output_place;
-pub use topology::Topology;
 
 use crate::device::{check_change, check_range, copy_inside, copy_through_memory, total_len};
-use crate::{Device, Error, Extent, Operation, Reason, Result, Span};
+use crate::{Device, Error, Extent, Operation, Reason, Result, Span, Topology};
 use direct::Direct;
 use hectare_units::{Bytes, index_of, low32, u64_of};
 use holes::LastData;
@@ -509,6 +506,7 @@ impl Device for FileDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FileOptions, Overwrite};
 
     #[test]
     fn a_write_cut_short_goes_on_where_it_stopped() {

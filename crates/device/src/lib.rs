@@ -24,33 +24,44 @@
 //! - *Failed flushes.* After a failed flush it is unknown what became durable, and retrying proves nothing.
 //!   The device reports; remembering that it happened is the volume's business.
 //!
+//! Files are devices on any host: with all that Linux has for it (`file`), elsewhere by the standard library alone
+//! (`portable`); [`DaxDevice`] is for Linux only. Other crates find what they need of the host in [`os`].
+//!
 //! What this crate is not: it knows no on-disk format, and starts no thread that outlives an operation.
 
 mod cancel;
 mod crash;
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod dax;
 mod device;
 mod error;
 mod extent;
 mod fence;
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod file;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+#[path = "portable.rs"]
+mod file;
+mod file_options;
 mod layer;
 mod memory;
+pub mod os;
 mod request;
 mod scratch;
 mod span;
 mod sparse;
+mod topology;
 
 pub use cancel::Cancel;
 pub use crash::{CrashStates, Discarded};
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub use dax::DaxDevice;
 pub use device::{Device, check_change, check_range, total_len};
 pub use error::{Error, Operation, Reason, Result, kind_of};
 pub use extent::Extent;
 pub use fence::{Fence, Mark, look, pass};
-pub use file::{
-    Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology, check_output_place,
-};
+pub use file::{Claim, FileDevice, MOUNT_KEY, PendingFile, check_output_place};
+pub use file_options::{FileOptions, Overwrite};
 pub use layer::cache::{CacheCounters, CacheDevice, CacheLimits};
 pub use layer::cancel::{CancelDevice, Until};
 pub use layer::elsewhere::{Elsewhere, ElsewhereDevice};
@@ -65,3 +76,4 @@ pub use memory::MemoryDevice;
 pub use request::Request;
 pub use span::Span;
 pub use sparse::SparseDevice;
+pub use topology::Topology;

@@ -9,10 +9,10 @@
 //! writer may see part of the write, as with any disk.
 
 use crate::device::check_fits;
+use crate::os::Errno;
 use crate::{Device, Error, Extent, Operation, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::{RwLock, RwLockReadGuard};
-use rustix::io::Errno;
 
 const NAME: &str = "memory device";
 

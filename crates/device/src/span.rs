@@ -33,6 +33,7 @@ impl Span {
 
     /// The largest range inside this one that starts and ends at multiples of `step`, or `None` if that is
     /// empty.
+    #[cfg(any(test, all(target_os = "linux", not(hectare_portable))))]
     pub(crate) fn inner_aligned(self, step: u64) -> Option<Self> {
         let end = self.end()?.get() / step * step;
         let start = self.at.get().checked_next_multiple_of(step)?;

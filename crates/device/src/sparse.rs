@@ -10,7 +10,8 @@
 //! are not atomic, as with any disk.
 
 use crate::device::check_fits;
-use crate::file::{FileDevice, FileOptions, Overwrite};
+use crate::file::FileDevice;
+use crate::file_options::{FileOptions, Overwrite};
 use crate::span::Piece;
 use crate::{Device, Extent, Operation, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};

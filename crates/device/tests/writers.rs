@@ -105,6 +105,9 @@ impl Drop for SmallMount {
 
 #[test]
 fn a_host_that_runs_full_says_so_to_every_writer() {
+    if cfg!(not(all(target_os = "linux", not(hectare_portable)))) {
+        return; // zeroing makes no room elsewhere
+    }
     const THREADS: u64 = 8;
     const LEN: usize = 64 << 10;
     let Some(mount) = SmallMount::new() else { return };

@@ -9,6 +9,7 @@ mod counts;
 
 use crate::error::{check, io};
 use crate::{Backing, Error, Named, Result};
+use hectare_device::os::borrowed;
 use hectare_device::{Claim, Device, Extent, FileDevice, FileOptions, Operation, Span};
 use hectare_probe::record::record;
 use hectare_units::{Bytes, index_of};
@@ -19,7 +20,6 @@ use imago::qcow2::Qcow2;
 use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, StorageOpenOptions};
 use parking_lot::RwLock;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// How many files a chain of backing files may have.
@@ -181,7 +181,7 @@ fn check_extensions(file: &FileDevice, cluster: u64) -> Result<()> {
 
 /// The file as `imago` wants it, on the same open file.
 fn storage(claim: &Claim, path: &Path, write: bool) -> IoResult<File> {
-    let file = claim.as_fd().try_clone_to_owned()?;
+    let file = borrowed(claim).try_clone_to_owned()?;
     File::from_open_file(file.into(), StorageOpenOptions::new().filename(path).write(write))
 }
 
@@ -251,7 +251,7 @@ impl ImplicitOpenGate<File> for Gate {
         check_tables(&file).map_err(other)?;
         // The lock belongs to the open file, which this is as well.
         let claim = file.claim()?;
-        File::from_open_file(claim.as_fd().try_clone_to_owned()?.into(), builder)
+        File::from_open_file(borrowed(&claim).try_clone_to_owned()?.into(), builder)
     }
 }
 

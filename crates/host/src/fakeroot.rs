@@ -6,7 +6,6 @@
 //! its user.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
 /// Whether calls on metadata are answered by such a program.
@@ -53,8 +52,8 @@ fn named<K: AsRef<OsStr>, V: AsRef<OsStr>>(
 ) -> Option<(&'static str, &'static str)> {
     let (mut pseudo, mut disabled) = (false, false);
     for (key, value) in variables {
-        let value = value.as_ref().as_bytes();
-        match key.as_ref().as_bytes() {
+        let value = value.as_ref().as_encoded_bytes();
+        match key.as_ref().as_encoded_bytes() {
             // Debian's wrapper of pseudo says that it is fakeroot.
             b"FAKEROOTKEY" if value == b"pseudo" => pseudo = true,
             b"FAKEROOTKEY" => return Some(("fakeroot", "libfakeroot")),

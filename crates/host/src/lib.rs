@@ -11,16 +11,29 @@
 //! Hazards: the top itself is opened as its user named it, links included. Between a lookup of a name and
 //! opening it the name may change: compare [`Stat::identity`] of the opened file.
 //!
-//! What it is not: it reads no content and knows nothing of volumes.
+//! A source of an image is read through [`Folder`], which works on any host; [`losses`] says what of files is not
+//! read there. Walks and links to be written are for Linux only.
+//!
+//! What it is not: it knows nothing of volumes.
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod beneath;
 mod fakeroot;
+mod folder;
 mod stat;
 mod user_namespace;
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod walk;
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub use beneath::open_below;
 pub use fakeroot::{Pretence, pretence};
-pub use stat::{Identity, Stat, Time, stat, stat_open};
+pub use folder::{Attribute, AttributeReader, Folder, Listing, data_of, free_space, losses, open_file};
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
+pub use stat::stat;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+pub use stat::stat_of;
+pub use stat::{FileType, Identity, Stat, Time, stat_open};
 pub use user_namespace::is_foreign_owner;
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub use walk::{Dir, Walk, replaced};

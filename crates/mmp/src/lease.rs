@@ -36,12 +36,7 @@ pub(crate) enum Clock {
 impl Clock {
     pub(crate) fn now(&self) -> Duration {
         match self {
-            Self::Boot => {
-                let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-                // The clock starts at zero and its fraction is below a second.
-                let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-                Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-            }
+            Self::Boot => hectare_device::os::boot_time(),
             #[cfg(test)]
             Self::Set(milliseconds) => Duration::from_millis(milliseconds.load(Ordering::SeqCst)),
         }

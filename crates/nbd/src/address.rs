@@ -6,10 +6,9 @@
 
 use crate::protocol::PORT;
 use crate::{Error, Result};
+use hectare_device::os::{OsStrExt, os_string};
 use hectare_units::address::{self, encoded};
-use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 const SCHEMES: [&str; 6] = ["nbd://", "nbd+tcp://", "nbd+unix://", "nbds://", "nbds+tcp://", "nbds+unix://"];
@@ -131,7 +130,8 @@ impl Query {
             found.has_tls |= key.starts_with("tls-");
             match key {
                 "socket" if found.socket.is_none() && !value.is_empty() => {
-                    found.socket = Some(OsString::from_vec(decoded(value)?).into());
+                    let path = os_string(&decoded(value)?);
+                    found.socket = Some(path.map_err(Error::Io)?.into());
                 }
                 "tls-hostname" if found.hostname.is_none() && !value.is_empty() => {
                     let name = String::from_utf8(decoded(value)?);

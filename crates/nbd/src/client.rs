@@ -30,7 +30,7 @@ mod unflushed;
 pub use fuzz::digest;
 
 use crate::address::Address;
-use crate::protocol::reply::{Descriptor, STATE_ZERO, errno_of};
+use crate::protocol::reply::{Descriptor, STATE_ZERO, errno_of, is_unsupported};
 use crate::protocol::request::Command;
 use crate::protocol::{CommandFlags, ExportFlags};
 use crate::tls::TlsClient;
@@ -42,7 +42,6 @@ use hectare_units::{Bytes, index_of};
 use link::{Failure, Link};
 use parking_lot::Mutex;
 use pieces::Part;
-use rustix::io::Errno;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -314,12 +313,6 @@ fn leading(extents: &[Descriptor]) -> (u64, bool) {
     let first = extents.first().is_some_and(is_zero);
     let alike = extents.iter().take_while(|extent| is_zero(extent) == first);
     (alike.fold(0, |sum, extent| sum.saturating_add(extent.len)), first)
-}
-
-/// Whether an error says that a request can't be served in this form.
-fn is_unsupported(number: u32) -> bool {
-    let errno = errno_of(number);
-    [Errno::OPNOTSUPP, Errno::INVAL, Errno::OVERFLOW].iter().any(|known| known.raw_os_error() == errno)
 }
 
 impl Device for NbdDevice {

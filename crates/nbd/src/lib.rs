@@ -15,6 +15,7 @@
 mod address;
 mod client;
 mod error;
+mod os;
 mod protocol;
 mod server;
 mod stream;

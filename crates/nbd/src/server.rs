@@ -21,12 +21,12 @@ mod transmission;
 pub use listener::Listener;
 
 use crate::Result;
+use crate::os::Waker;
 use crate::protocol::ExportFlags;
 use crate::stream::{Stream, Until};
 use crate::tls::TlsServer;
 use handshake::{Agreed, End, Security};
 use hectare_device::Device;
-use listener::Waker;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::net::Shutdown;

@@ -2,12 +2,10 @@
 
 use crate::address::Place;
 use crate::tls::{Tls, TlsClient, TlsServer};
-use crate::{Error, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use crate::{Error, Result, os};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +14,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
+    #[cfg(unix)]
     Unix(UnixStream),
 }
 
@@ -30,6 +29,7 @@ macro_rules! either {
     ($self:expr, $stream:ident => $body:expr) => {
         match &$self.socket {
             Socket::Tcp($stream) => $body,
+            #[cfg(unix)]
             Socket::Unix($stream) => $body,
         }
     };
@@ -45,10 +45,12 @@ impl Stream {
     pub(crate) fn connect(place: &Place, known: &[SocketAddr], within: Duration) -> Result<Self> {
         let within = within.max(Duration::from_millis(1));
         match place {
+            #[cfg(unix)]
             Place::Unix(path) => {
-                let stream = connect_unix(path, within);
-                stream.map(Socket::Unix).map(Self::plain).map_err(|errno| Error::Io(errno.into()))
+                os::connect_unix(path, within).map(Socket::Unix).map(Self::plain).map_err(Error::Io)
             }
+            #[cfg(not(unix))]
+            Place::Unix(_) => Err(os::no_unix_sockets()),
             Place::Tcp(host, port) => {
                 let looked_up = match known {
                     [] => (host.as_str(), *port).to_socket_addrs()?.collect(),
@@ -87,6 +89,7 @@ impl Stream {
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         let socket = match &self.socket {
             Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
+            #[cfg(unix)]
             Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
         };
         Ok(Self { socket: socket?, tls: self.tls.clone() })
@@ -104,10 +107,7 @@ impl Stream {
 
     /// Whether the other side has closed it, or its direction to this side.
     pub(crate) fn is_gone(&self) -> bool {
-        let fd = either!(self, stream => stream.as_fd());
-        let mut polled = [PollFd::new(&fd, PollFlags::RDHUP)];
-        let now = Timespec::default();
-        poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+        os::is_gone(&self.socket)
     }
 
     /// Ends it, in one direction or both; threads that wait for it wake up.
@@ -117,19 +117,11 @@ impl Stream {
     }
 }
 
-fn connect_unix(path: &std::path::Path, within: Duration) -> rustix::io::Result<UnixStream> {
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Connecting waits while the server's queue is full.
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(within))?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
-}
-
 impl Read for &Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => (&*stream).read(buf),
+            #[cfg(unix)]
             Socket::Unix(stream) => (&*stream).read(buf),
         }
     }
@@ -139,6 +131,7 @@ impl Write for &Socket {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => (&*stream).write(buf),
+            #[cfg(unix)]
             Socket::Unix(stream) => (&*stream).write(buf),
         }
     }
@@ -146,6 +139,7 @@ impl Write for &Socket {
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => (&*stream).write_vectored(bufs),
+            #[cfg(unix)]
             Socket::Unix(stream) => (&*stream).write_vectored(bufs),
         }
     }
@@ -200,6 +194,7 @@ impl Read for SocketUntil<'_> {
         let left = Some(self.left()?);
         match self.socket {
             Socket::Tcp(stream) => stream.set_read_timeout(left)?,
+            #[cfg(unix)]
             Socket::Unix(stream) => stream.set_read_timeout(left)?,
         }
         self.socket.read(buf)
@@ -211,6 +206,7 @@ impl Write for SocketUntil<'_> {
         let left = Some(self.left()?);
         match self.socket {
             Socket::Tcp(stream) => stream.set_write_timeout(left)?,
+            #[cfg(unix)]
             Socket::Unix(stream) => stream.set_write_timeout(left)?,
         }
         self.socket.write(buf)

@@ -1,6 +1,7 @@
 //! The errors of reading sources: one line each, with the path and the reason.
 
 use hectare_device::Cancel;
+use hectare_device::os::Errno;
 use hectare_units::Bytes;
 use std::borrow::Cow;
 use std::fmt;
@@ -185,7 +186,7 @@ impl Error {
         match cause.kind() {
             io::ErrorKind::NotFound => Self::Changed { path, what: "it vanished" },
             // ELOOP is O_NOFOLLOW meeting a link, ENOTDIR O_DIRECTORY meeting something else.
-            _ if [rustix::io::Errno::LOOP, rustix::io::Errno::NOTDIR]
+            _ if [Errno::LOOP, Errno::NOTDIR]
                 .iter()
                 .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error())) =>
             {

@@ -4,8 +4,8 @@
 
 use crate::error::ShownPath;
 use crate::time::PackedTime;
+use hectare_host::Folder;
 use hectare_units::Bytes;
-use rustix::fd::OwnedFd;
 use std::fs::File;
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) enum SourceHandle {
     Folder {
-        root: OwnedFd,
+        root: Folder,
         path: Box<[u8]>,
     },
     Archive {

@@ -55,7 +55,6 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::Read;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -241,9 +240,7 @@ impl Tree {
                     continue;
                 }
                 Source::Archive(path) => spool::open(&path, options)?,
-                Source::Stream { name, reader } => {
-                    spool::copy(OsStr::new(&name).as_bytes(), reader, options)?
-                }
+                Source::Stream { name, reader } => spool::copy(name.as_bytes(), reader, options)?,
             };
             match Container::recognise(handle, options)? {
                 Ok(container) => container.add_to(&mut builder)?,

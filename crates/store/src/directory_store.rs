@@ -2,7 +2,7 @@
 //! the present version.
 //!
 //! Invariants: what was put is durable (file and directory are synced). Between the look at the version and
-//! the put a lock is held (`flock` on the file `.hectare-swap`), so that of two puts that expect the same
+//! the put a lock is held (on the file `.hectare-swap`), so that of two puts that expect the same
 //! version one fails, also across processes; over a network file system as far as that has `flock`.
 
 use crate::{Error, Result};
@@ -14,7 +14,6 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
     PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
-use rustix::fs::{FlockOperation, flock};
 use std::fmt;
 use std::fs::File;
 use std::path::{Path as FilePath, PathBuf};
@@ -52,7 +51,7 @@ impl DirectoryStore {
         let path = self.lock.clone();
         let locked = tokio::task::spawn_blocking(move || {
             let file = File::options().write(true).create(true).truncate(false).open(path)?;
-            flock(&file, FlockOperation::LockExclusive)?;
+            file.lock()?;
             Ok::<_, std::io::Error>(file)
         });
         let failed = |source| object_store::Error::Generic { store: NAME, source: Box::new(source) };

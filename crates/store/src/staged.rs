@@ -1,11 +1,11 @@
 //! What was written since a flush, by place: ranges without overlaps, of zeros or of bytes in the log.
 
 use bytes::Bytes;
+use hectare_device::os::FileExt;
 use hectare_units::u64_of;
 use rangemap::RangeMap;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -30,6 +30,7 @@ use crate::staged::{Sealed, Source, Staged, or_below, read_log};
 use crate::write_log::{Between, LogDirectory, RECORD_MAX, WriteLog};
 use crate::{Cost, Error as StoreError, Options, runtime};
 use base::Base;
+use hectare_device::os::errno_of;
 use hectare_device::{
     Device, Error, Extent, Operation, Reason, Result, Span, check_change, check_range, total_len,
 };
@@ -204,7 +205,7 @@ impl StoreDevice {
             let logged = log.len();
             state.log = Some(log);
             changed.map_err(|error| {
-                let reason = Reason::Io(error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()));
+                let reason = Reason::Io(errno_of(&error).raw_os_error());
                 self.fail(operation, Some(span), reason)
             })?;
             logged
@@ -296,7 +297,7 @@ impl Device for StoreDevice {
             match self.read_once(at.get(), buf) {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Log(error)) => {
-                    let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+                    let errno = errno_of(&error).raw_os_error();
                     return Err(fail(Reason::Io(errno)));
                 }
                 Err(Trouble::Store(error, generation)) => {

@@ -14,11 +14,10 @@
 
 use crate::codec::{Fields, seal, sum, unsealed};
 use crate::{Error, Result};
+use hectare_device::os::FileExt;
 use hectare_units::{hex, u64_of};
-use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -222,6 +221,14 @@ fn record(file: &File, size: u64, place: u64, sequence: u64) -> Option<(Change, 
     }
 }
 
+/// Makes directories for their owner alone, where the host has owners.
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
 /// The directory of a volume's logs.
 pub(crate) struct LogDirectory {
     path: PathBuf,
@@ -239,12 +246,12 @@ impl LogDirectory {
         let below = below.map_or_else(default_directory, |path| Ok(path.to_owned()))?;
         let path = below.join(hex(&uuid));
         let failed = |error: io::Error| failed(&path, &error);
-        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
+        private().recursive(true).create(&path).map_err(failed)?;
         let lock = File::options().write(true).create(true).truncate(false).open(path.join("lock"));
         let lock = lock.map_err(failed)?;
         // A child that is just being started by another thread has the lock too, until it runs its program.
         let mut tries = 0;
-        while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        while lock.try_lock().is_err() {
             tries += 1;
             if tries == LOCK_TRIES {
                 let shown = path.display();

@@ -8,9 +8,10 @@
 //! Hazard: publishing must not replace an existing file without permission, even one that appeared meanwhile;
 //! linking and `RENAME_NOREPLACE` refuse that in one step.
 
+use super::FileDevice;
 use super::options::{check_replaceable, new_mode, open_error, parent_dir};
 use super::place::{self, parent_of};
-use super::{FileDevice, FileOptions, Overwrite};
+use crate::file_options::{FileOptions, Overwrite};
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};

@@ -28,13 +28,13 @@ mod pages;
 mod streams;
 
 use crate::device::{check_change, check_range, copy_through_memory, of_inner, total_len};
+use crate::os::BorrowedFd;
 use crate::{Device, Error, Extent, Fence, Operation, Result, Span};
 use buffered::Buffered;
 use hectare_units::{Bytes, index_of, u64_of};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use streams::Streams;

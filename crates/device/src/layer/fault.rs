@@ -9,19 +9,18 @@
 //! write is only the piece of it that one operation can show.
 
 use crate::device::{of_inner, total_len};
+use crate::os::{BorrowedFd, Errno};
 use crate::{Device, Error, Operation, Reason, Request, Result};
 use hectare_units::{Bytes, index_of};
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 
 /// What happens to an operation that a rule strikes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It fails with this `errno` value and nothing is done.
+    /// It fails with this number of the host's and nothing is done.
     Fail(i32),
-    /// It is done for its first `keep` bytes, then fails with this `errno` value.
+    /// It is done for its first `keep` bytes, then fails with this number of the host's.
     Short {
         /// How many bytes are done.
         keep: Bytes,

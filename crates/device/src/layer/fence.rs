@@ -5,10 +5,10 @@
 
 use crate::device::{check_change, copy_through_memory, of_inner};
 use crate::fence::pass;
+use crate::os::BorrowedFd;
 use crate::{Device, Error, Fence, Operation, Reason, Result, Span};
 use hectare_units::Bytes;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// A device that takes changes only as long as a fence admits them.

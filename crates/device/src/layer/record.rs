@@ -13,11 +13,11 @@
 //! - The log keeps every byte ever written.
 
 use crate::device::{check_change, copy_through_memory, of_inner, total_len};
+use crate::os::BorrowedFd;
 use crate::{Device, Operation, Result, SliceDevice, Span};
 use hectare_units::{Bytes, index_of};
 use parking_lot::Mutex;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// One thing that happened.

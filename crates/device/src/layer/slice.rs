@@ -5,10 +5,10 @@
 //! offsets.
 
 use crate::device::{check_change, check_range, of_inner, total_len};
+use crate::os::BorrowedFd;
 use crate::{Device, Error, Extent, Fence, Operation, Reason, Result, Span};
 use hectare_units::Bytes;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// A range of another device as a device of its own.

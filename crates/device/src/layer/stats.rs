@@ -4,10 +4,10 @@
 //! Hazard: a snapshot taken while operations run is not of one moment; each number in it is right by itself.
 
 use crate::device::{of_inner, total_len};
+use crate::os::BorrowedFd;
 use crate::{Device, Operation, Result};
 use hectare_units::{Bytes, u64_of};
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const KINDS: usize = Operation::ON_DEVICE.len();

@@ -5,12 +5,12 @@
 //! slows many threads down; it is for inspection, not for measuring.
 
 use crate::device::{of_inner, total_len};
+use crate::os::BorrowedFd;
 use crate::{Device, Operation, Request, Result};
 use hectare_units::Bytes;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// One operation that has ended.

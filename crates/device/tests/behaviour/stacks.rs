@@ -1,8 +1,8 @@
 //! Every backend, and every layer on one of them, as a fresh device of [`SIZE`] bytes.
 
 use hectare_device::{
-    CrashStates, DaxDevice, Device, Event, FaultDevice, FileDevice, FileOptions, MemoryDevice, Outcome,
-    OverlayDevice, Overwrite, RecordDevice, Rule, SliceDevice, SparseDevice, StatsDevice, TraceDevice,
+    CrashStates, Device, Event, FaultDevice, FileDevice, FileOptions, MemoryDevice, Outcome, OverlayDevice,
+    Overwrite, RecordDevice, Rule, SliceDevice, SparseDevice, StatsDevice, TraceDevice,
 };
 use hectare_units::Bytes;
 use std::fs::File;
@@ -101,7 +101,7 @@ const STACKS: [(&str, Make); 21] = [
     }),
     ("mapped file on disk", |dir| {
         let file = FileOptions::new().create(dir.join("new.img"), Bytes::new(SIZE), Overwrite::Refuse);
-        let mapped = file.and_then(DaxDevice::new_anywhere).map_err(|e| e.to_string())?;
+        let mapped = file.and_then(dax::anywhere).map_err(|e| e.to_string())?;
         mapped.write_at(Bytes::ZERO, &vec![0x5a; SIZE as usize]).unwrap();
         mapped.write_at(Bytes::ZERO, &vec![0; SIZE as usize]).unwrap();
         Ok(Box::new(mapped))
@@ -136,7 +136,7 @@ fn create(dir: &Path, options: &FileOptions) -> Result<Box<dyn Device>, String> 
 }
 
 fn dax(file: FileDevice) -> Result<Box<dyn Device>, String> {
-    DaxDevice::new(file).map(|device| Box::new(device) as Box<dyn Device>).map_err(|e| e.to_string())
+    dax::new(file).map_err(|e| e.to_string())
 }
 
 fn slice(whole: impl Device + 'static) -> Result<Box<dyn Device>, String> {
@@ -184,5 +184,33 @@ pub(crate) fn for_each_stack(check: impl Fn(&Stack)) {
             Ok(stack) => check(&stack),
             Err(why) => eprintln!("skipped: {name}: {why}"),
         }
+    }
+}
+
+/// Mapped files.
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
+mod dax {
+    use hectare_device::{DaxDevice, Device, FileDevice, Result};
+
+    pub(super) fn new(file: FileDevice) -> Result<Box<dyn Device>> {
+        Ok(Box::new(DaxDevice::new(file)?))
+    }
+
+    pub(super) fn anywhere(file: FileDevice) -> Result<DaxDevice> {
+        DaxDevice::new_anywhere(file)
+    }
+}
+
+/// Other hosts have none: what is tested in their place is the file itself.
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+mod dax {
+    use hectare_device::{Device, FileDevice, Result};
+
+    pub(super) fn new(file: FileDevice) -> Result<Box<dyn Device>> {
+        Ok(Box::new(file))
+    }
+
+    pub(super) fn anywhere(file: FileDevice) -> Result<FileDevice> {
+        Ok(file)
     }
 }

@@ -5,23 +5,35 @@ use hectare_populate::Progress;
 use hectare_units::{Bytes, index_of, u64_of};
 use sha2::{Digest, Sha256};
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are read at a time, and the pieces of them that are left out if they are zeros.
 const CHUNK: usize = 1 << 20;
 const PIECE: usize = 64 << 10;
 
+#[cfg(unix)]
+type State = (u64, u64, i64, i64);
+#[cfg(not(unix))]
+type State = (Option<std::time::SystemTime>, Option<std::time::SystemTime>);
+
 /// A file, open, and what it was when it was opened.
 pub(crate) struct SourceFile {
     path: PathBuf,
     device: FileDevice,
-    was: (u64, u64, i64, i64),
+    was: State,
 }
 
 /// Device, inode, and time of the last change.
-fn state(data: &Metadata) -> (u64, u64, i64, i64) {
+#[cfg(unix)]
+fn state(data: &Metadata) -> State {
+    use std::os::unix::fs::MetadataExt;
     (data.dev(), data.ino(), data.mtime(), data.mtime_nsec())
+}
+
+/// The times of creation and of the last change.
+#[cfg(not(unix))]
+fn state(data: &Metadata) -> State {
+    (data.created().ok(), data.modified().ok())
 }
 
 impl SourceFile {

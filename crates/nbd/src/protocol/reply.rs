@@ -2,7 +2,7 @@
 
 use super::{Headers, u16_from, u32_from, u64_from};
 use crate::{Error, Result};
-use rustix::io::Errno;
+use hectare_device::os::{Errno, native_number};
 use std::io::Read;
 
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
@@ -163,24 +163,46 @@ pub(crate) fn parse_status(mut bytes: &[u8], extended: bool) -> Result<(u32, Vec
     Ok((context, extents))
 }
 
-/// The number by which the protocol knows an error of the system.
+/// The protocol's numbers of errors, which are Linux's (its specification, "Error values").
+mod error {
+    pub(super) const PERM: u32 = 1;
+    pub(super) const IO: u32 = 5;
+    pub(super) const NOMEM: u32 = 12;
+    pub(super) const INVAL: u32 = 22;
+    pub(super) const NOSPC: u32 = 28;
+    pub(super) const OVERFLOW: u32 = 75;
+    pub(super) const NOTSUP: u32 = 95;
+}
+/// The number of a request that can't be served in this form.
+pub(crate) const UNSUPPORTED: u32 = error::NOTSUP;
+
+/// The number by which the protocol knows an error with this number of Linux's.
 pub(crate) fn number_of(errno: i32) -> u32 {
-    let known =
-        [Errno::PERM, Errno::IO, Errno::NOMEM, Errno::INVAL, Errno::NOSPC, Errno::OVERFLOW, Errno::OPNOTSUPP];
-    match Errno::from_raw_os_error(errno) {
-        Errno::ROFS | Errno::ACCESS => 1,
-        Errno::DQUOT | Errno::FBIG => 28,
-        errno if known.contains(&errno) => errno.raw_os_error().unsigned_abs(),
-        _ => 5,
+    match errno.unsigned_abs() {
+        13 | 30 => error::PERM,   // EACCES, EROFS
+        27 | 122 => error::NOSPC, // EFBIG, EDQUOT
+        known @ (error::PERM
+        | error::NOMEM
+        | error::INVAL
+        | error::NOSPC
+        | error::OVERFLOW
+        | error::NOTSUP) => known,
+        _ => error::IO,
     }
 }
 
-/// The error of the system that the protocol means by a number; one that is unknown is an I/O error.
+/// The host's number of the error that the protocol means by a number; one that is unknown is an I/O error.
 pub(crate) fn errno_of(number: u32) -> i32 {
+    let linux = i32::try_from(number).unwrap_or(0);
     match number {
-        1 | 5 | 12 | 22 | 28 | 75 | 95 | 108 => i32::try_from(number).unwrap_or(5),
+        1 | 5 | 12 | 22 | 28 | 75 | 95 | 108 => native_number(linux),
         _ => Errno::IO.raw_os_error(),
     }
+}
+
+/// Whether an error says that a request can't be served in this form.
+pub(crate) const fn is_unsupported(number: u32) -> bool {
+    matches!(number, error::NOTSUP | error::INVAL | error::OVERFLOW)
 }
 
 /// The number of the error that says: the server is being shut down.
@@ -189,6 +211,7 @@ pub(crate) const SHUTDOWN: u32 = 108;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hectare_device::os::linux_number;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -232,9 +255,9 @@ mod tests {
     #[test]
     fn errors_of_the_system_have_numbers_and_come_back() {
         for errno in [1, 5, 12, 22, 28, 75, 95] {
-            assert_eq!(errno_of(number_of(errno)), errno);
+            assert_eq!(linux_number(errno_of(number_of(errno))), errno);
         }
-        assert_eq!(number_of(Errno::ROFS.raw_os_error()), 1);
-        assert_eq!(errno_of(4711), 5);
+        assert_eq!(number_of(linux_number(Errno::ROFS.raw_os_error())), 1);
+        assert_eq!(linux_number(errno_of(4711)), 5);
     }
 }

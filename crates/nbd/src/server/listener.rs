@@ -1,28 +1,23 @@
 //! Where a server listens.
 
 use crate::address::Place;
+use crate::os::Waker;
 use crate::stream::{Socket, Stream};
 use crate::{Error, Result};
-use std::fs::{Permissions, remove_file, set_permissions, symlink_metadata};
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::os::unix::net::UnixListener;
+#[cfg(unix)]
+use unix::{Name, remove_dead};
 
 /// A bound socket.
 pub struct Listener(Kind);
 
 enum Kind {
     Tcp(TcpListener),
+    #[cfg(unix)]
     Unix(UnixListener, Name),
-}
-
-/// A socket's name in the file system, removed with it if it still is that socket's.
-struct Name {
-    path: PathBuf,
-    device_and_inode: (u64, u64),
 }
 
 impl Listener {
@@ -32,13 +27,14 @@ impl Listener {
     /// If the place is taken, or is a port that others can reach and `public` is not set.
     pub fn bind(place: &Place, public: bool) -> Result<Self> {
         match place {
+            #[cfg(unix)]
             Place::Unix(path) => {
                 remove_dead(path)?;
                 let listener = UnixListener::bind(path)?;
-                set_permissions(path, Permissions::from_mode(0o600))?;
-                let name = Name { path: path.clone(), device_and_inode: identity(path)? };
-                Ok(Self(Kind::Unix(listener, name)))
+                Ok(Self(Kind::Unix(listener, Name::of_owner(path)?)))
             }
+            #[cfg(not(unix))]
+            Place::Unix(_) => Err(crate::os::no_unix_sockets()),
             Place::Tcp(host, port) => {
                 let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
                 if !public && addresses.iter().any(|address| !address.ip().is_loopback()) {
@@ -61,6 +57,7 @@ impl Listener {
                 let address = listener.local_addr()?;
                 Ok(Place::Tcp(address.ip().to_string(), address.port()))
             }
+            #[cfg(unix)]
             Kind::Unix(_, name) => Ok(Place::Unix(std::path::absolute(&name.path)?)),
         }
     }
@@ -72,48 +69,65 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Stream::plain(Socket::Tcp(stream)))
             }
+            #[cfg(unix)]
             Kind::Unix(listener, _) => Ok(Stream::plain(Socket::Unix(listener.accept()?.0))),
         }
     }
 
     /// To wake the thread that accepts.
     pub(super) fn waker(&self) -> Result<Waker> {
-        Ok(Waker(match &self.0 {
-            Kind::Tcp(listener) => listener.try_clone()?.into(),
-            Kind::Unix(listener, _) => listener.try_clone()?.into(),
-        }))
+        Ok(match &self.0 {
+            Kind::Tcp(listener) => Waker::of_tcp(listener)?,
+            #[cfg(unix)]
+            Kind::Unix(listener, name) => Waker::of_unix(listener, &name.path)?,
+        })
     }
 }
 
-impl Drop for Name {
-    fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.device_and_inode) {
-            // A name that stays is one of a socket on which nobody listens, which the next server removes.
-            let _ = remove_file(&self.path);
+/// Sockets in the file system.
+#[cfg(unix)]
+mod unix {
+    use crate::Result;
+    use std::fs::{Permissions, remove_file, set_permissions, symlink_metadata};
+    use std::io;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    use std::os::unix::net::UnixStream;
+    use std::path::{Path, PathBuf};
+
+    /// A socket's name in the file system, removed with it if it still is that socket's.
+    pub(super) struct Name {
+        pub(super) path: PathBuf,
+        device_and_inode: (u64, u64),
+    }
+
+    impl Name {
+        /// That of a socket just made, which becomes its owner's alone.
+        pub(super) fn of_owner(path: &Path) -> io::Result<Self> {
+            set_permissions(path, Permissions::from_mode(0o600))?;
+            Ok(Self { path: path.to_owned(), device_and_inode: identity(path)? })
         }
     }
-}
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
-}
-
-/// Removes a socket on which nobody listens.
-fn remove_dead(path: &Path) -> Result<()> {
-    let is_socket = symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if is_socket && UnixStream::connect(path).is_err_and(refused) {
-        remove_file(path)?;
+    impl Drop for Name {
+        fn drop(&mut self) {
+            if identity(&self.path).is_ok_and(|found| found == self.device_and_inode) {
+                // A name that stays is one of a socket on which nobody listens, which the next server removes.
+                let _ = remove_file(&self.path);
+            }
+        }
     }
-    Ok(())
-}
 
-/// A listening socket that can be made to accept no more.
-pub(super) struct Waker(OwnedFd);
+    fn identity(path: &Path) -> io::Result<(u64, u64)> {
+        symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
+    }
 
-impl Waker {
-    pub(super) fn wake(&self) {
-        // What is not listening any more needs no waking.
-        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+    /// Removes a socket on which nobody listens.
+    pub(super) fn remove_dead(path: &Path) -> Result<()> {
+        let is_socket = symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+        let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if is_socket && UnixStream::connect(path).is_err_and(refused) {
+            remove_file(path)?;
+        }
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@
 use super::Export;
 use super::handshake::{Agreed, CONTEXT};
 use crate::protocol::reply::{
-    Chunk, Descriptor, Header, STATE_HOLE, STATE_ZERO, encode_status, kind, number_of,
+    Chunk, Descriptor, Header, STATE_HOLE, STATE_ZERO, UNSUPPORTED, encode_status, kind, number_of,
 };
 use crate::protocol::request::{Command, Request};
 use crate::protocol::{CommandFlags, Headers, PAYLOAD_MAX, bytes_from};
@@ -22,7 +22,6 @@ use crate::{Error, Result};
 use hectare_device::{Device, Extent, Reason, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use std::io::{self, BufReader, IoSlice};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -390,7 +389,7 @@ fn is_small(request: &Request) -> bool {
 fn number(error: &hectare_device::Error) -> u32 {
     match error.reason() {
         Reason::ReadOnly => PERM,
-        Reason::Unsupported(_) => number_of(Errno::OPNOTSUPP.raw_os_error()),
+        Reason::Unsupported(_) => UNSUPPORTED,
         _ => number_of(error.raw_os_error()),
     }
 }

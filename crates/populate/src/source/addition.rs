@@ -14,9 +14,9 @@ use super::host_file;
 use super::tar::place;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
+use hectare_device::os::OsStrExt;
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 /// What errors call the option.
 const OPTION: &[u8] = b"--add";

@@ -9,24 +9,23 @@
 //! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their
 //! ids cost one `openat` each. Use one for each thread.
 
-use super::folder::{open_quietly, timestamp};
+use super::folder::timestamp;
 use super::host_file;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
 use crate::time::PackedTime;
 use crate::tree::{FileData, HostFile, NodeId, NodeKind, SourceDevice, Tree};
-use hectare_host::{Identity, open_below, stat_open};
+use hectare_device::os::{self, BorrowedFd, Errno, borrowed};
+use hectare_host::{FileType, Folder, Identity, stat_open};
 use hectare_units::{Bytes, index_of, u64_of, usize_of};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::Errno;
+use std::fs;
 
 /// Opens the data of files.
 #[derive(Debug)]
 pub struct Opener<'t> {
     tree: &'t Tree,
     /// The directory last used: which source, which node.
-    dir: Option<(u16, NodeId, OwnedFd)>,
+    dir: Option<(u16, NodeId, Folder)>,
     quiet: bool,
 }
 
@@ -41,9 +40,9 @@ pub struct Content<'t> {
 #[derive(Debug)]
 enum File<'t> {
     /// A file of a directory; its identity, size and time when scanned.
-    Own { fd: OwnedFd, identity: Identity, size: u64, mtime: PackedTime, source: &'t SourceHandle },
+    Own { file: fs::File, identity: Identity, size: u64, mtime: PackedTime, source: &'t SourceHandle },
     /// A file that was named by itself; its size when added.
-    Host { fd: OwnedFd, file: &'t HostFile, size: u64 },
+    Host { file: fs::File, named: &'t HostFile, size: u64 },
     /// The archive that holds the file.
     Archive { source: &'t SourceHandle, fd: BorrowedFd<'t>, len: Bytes, mtime: PackedTime },
 }
@@ -72,25 +71,25 @@ impl<'t> Opener<'t> {
         let file = match tree.files[usize_of(data)] {
             FileData::Folder { inode, mtime, place, .. } => {
                 let SourceDevice { source, device } = tree.places[usize::from(place)];
-                let fd = self.open_in_folder(source, node)?;
+                let file = self.open_in_folder(source, node)?;
                 let identity = Identity { device, inode };
-                File::Own { fd, identity, size, mtime, source: &tree.sources[usize::from(source)] }
+                File::Own { file, identity, size, mtime, source: &tree.sources[usize::from(source)] }
             }
             FileData::Archive { source, .. } => match &tree.sources[usize::from(source)] {
                 source @ SourceHandle::Archive { file, len, mtime, .. } => {
-                    File::Archive { source, fd: file.as_fd(), len: *len, mtime: *mtime }
+                    File::Archive { source, fd: borrowed(file), len: *len, mtime: *mtime }
                 }
                 _ => unreachable!("archive data comes from an archive"),
             },
             FileData::Host { at, .. } => {
-                let file = &tree.host_files[usize_of(at)];
-                File::Host { fd: host_file::open(&file.path)?, file, size }
+                let named = &tree.host_files[usize_of(at)];
+                File::Host { file: host_file::open(&named.path)?, named, size }
             }
         };
         Ok(Content { tree, node, file })
     }
 
-    fn open_in_folder(&mut self, source: u16, node: NodeId) -> Result<OwnedFd, Error> {
+    fn open_in_folder(&mut self, source: u16, node: NodeId) -> Result<fs::File, Error> {
         let tree = self.tree;
         let handle = &tree.sources[usize::from(source)];
         let SourceHandle::Folder { root, .. } = handle else {
@@ -99,16 +98,12 @@ impl<'t> Opener<'t> {
         let parent = tree.parent(node);
         let failed = |errno: Errno| Error::io_listed(handle.shown(&tree.path(node)), "open", errno);
         let dir = match self.dir.take() {
-            Some((known_source, known, fd)) if known_source == source && known == parent => fd,
-            _ => open_below(root.as_fd(), &tree.path(parent), OFlags::PATH | OFlags::DIRECTORY)
-                .map_err(failed)?,
+            Some((known_source, known, dir)) if known_source == source && known == parent => dir,
+            _ => root.reach(&tree.path(parent)).map_err(failed)?,
         };
-        // NONBLOCK: the file may have become a pipe, and must not make us wait.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = |more| rustix::fs::openat(&dir, tree.name(node), flags | more, Mode::empty());
-        let fd = open_quietly(&mut self.quiet, open).map_err(failed);
+        let file = dir.open_file(tree.name(node), &mut self.quiet).map_err(failed);
         self.dir = Some((source, parent, dir));
-        fd
+        file
     }
 }
 
@@ -117,7 +112,7 @@ impl Content<'_> {
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.file {
-            File::Own { fd, .. } | File::Host { fd, .. } => fd.as_fd(),
+            File::Own { file, .. } | File::Host { file, .. } => borrowed(file),
             File::Archive { fd, .. } => *fd,
         }
     }
@@ -129,10 +124,9 @@ impl Content<'_> {
     pub fn read_exact_at(&self, buffer: &mut [u8], source: Bytes) -> Result<(), Error> {
         let mut done = 0;
         while done < buffer.len() {
-            match rustix::io::pread(self.fd(), &mut buffer[done..], source.get() + u64_of(done)) {
+            match os::read_at(self.fd(), &mut buffer[done..], source.get() + u64_of(done)) {
                 Ok(0) => return Err(self.ended_early()),
                 Ok(len) => done += len,
-                Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.failed(errno.raw_os_error())),
             }
         }
@@ -182,7 +176,7 @@ impl Content<'_> {
             stat_open(self.fd()).map_err(|errno| Error::io(self.shown(), "read the metadata", errno))?;
         let (expected, expected_size, expected_mtime) = match &self.file {
             File::Own { identity, size, mtime, .. } => (*identity, *size, *mtime),
-            File::Host { file, size, .. } => (file.identity, *size, file.mtime),
+            File::Host { named, size, .. } => (named.identity, *size, named.mtime),
             File::Archive { len, mtime, .. } => (stat.identity, len.get(), *mtime),
         };
         // The number of a file that is gone may be given to something else at once.
@@ -204,7 +198,7 @@ impl Content<'_> {
     fn shown(&self) -> ShownPath {
         match &self.file {
             File::Own { source, .. } => source.shown(&self.tree.path(self.node)),
-            File::Host { file, .. } => ShownPath::new(&file.path),
+            File::Host { named, .. } => ShownPath::new(&named.path),
             File::Archive { source, .. } => source.shown(&[]),
         }
     }

@@ -19,10 +19,10 @@ mod pattern;
 use super::spec::read_text;
 use crate::error::{Error, ShownPath};
 use crate::tree::Kind;
+use hectare_device::os::OsStrExt;
 use pattern::Pattern;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The longest file that is read; Debian's policy has 0.5 MiB.

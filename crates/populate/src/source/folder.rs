@@ -2,7 +2,7 @@
 //!
 //! A task is a directory, or a part of a large one. Tasks name directories by their path from the root, so a
 //! walk holds one open directory for each thread (and for each large directory in progress) however many are
-//! pending. Symbolic links are never followed, neither at the end of a path nor above ([`open_below`]); a
+//! pending. Symbolic links are never followed, neither at the end of a path nor above ([`Folder`]); a
 //! directory that was replaced between listing and opening is detected by its device and inode.
 //!
 //! The result of a task is handed to the builder in one go under a lock; `finish` makes the outcome
@@ -16,34 +16,26 @@
 use super::Options;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
 use super::tar::foreign::{DESCRIPTION_MAX, container_image, is_container_image};
-use super::xattr::XattrReader;
+use super::xattr;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use crate::tree::{Meta, NodeId};
-use hectare_host::{Identity, Pretence, Stat, is_foreign_owner, open_below, pretence, stat, stat_open};
+use hectare_device::os::{Errno, OsStrExt, borrowed};
+use hectare_host::{AttributeReader, FileType, Folder, Identity, Listing, Pretence, Stat, is_foreign_owner};
+use hectare_host::{data_of, losses, pretence};
 use parking_lot::{Condvar, Mutex};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
-use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io::Read;
-use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// A directory with more bytes of names than this (some 4000 names) is split among threads in parts of this
 /// length: long enough to make a task worth its lock, short enough for two threads to finish together.
 const PART_LEN: usize = 64 << 10;
-/// The bytes listed by one system call.
-const LISTING_LEN: usize = 32 << 10;
-
-const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens a directory as a source.
 pub(crate) fn open(path: &Path) -> Result<SourceHandle, Error> {
@@ -52,42 +44,28 @@ pub(crate) fn open(path: &Path) -> Result<SourceHandle, Error> {
         return Err(Error::Refused { path: ShownPath::new(bytes), reason: reason.into() });
     }
     // The directory itself may be named through a symbolic link.
-    let root = rustix::fs::open(path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty())
-        .map_err(|errno| Error::io(ShownPath::new(bytes), "open the directory", errno))?;
-    if let Some(kind) = container_image(|name| start_of(root.as_fd(), name)) {
+    let root =
+        Folder::open(path).map_err(|errno| Error::io(ShownPath::new(bytes), "open the directory", errno))?;
+    if let Some(kind) = container_image(|name| start_of(&root, name)) {
         return Err(is_container_image(ShownPath::new(bytes), kind));
     }
     Ok(SourceHandle::Folder { root, path: bytes.into() })
 }
 
 /// The start of a regular file, if there is one of that name.
-fn start_of(root: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
-    let file = std::fs::File::from(open_below(root, name, OFlags::RDONLY | OFlags::NONBLOCK).ok()?);
+fn start_of(root: &Folder, name: &[u8]) -> Option<Vec<u8>> {
+    let file = root.open_below(name).ok()?;
     file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut text = Vec::new();
     file.take(DESCRIPTION_MAX).read_to_end(&mut text).ok()?;
     Some(text)
 }
 
-/// Opens without updating the access time, as long as the system permits it (to owners and root).
-pub(crate) fn open_quietly(
-    quiet: &mut bool,
-    open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
-) -> Result<OwnedFd, Errno> {
-    if *quiet {
-        match open(OFlags::NOATIME) {
-            Err(Errno::PERM) => *quiet = false,
-            result => return result,
-        }
-    }
-    open(OFlags::empty())
-}
-
 enum Task {
     /// List a directory and scan what is in it.
     Directory { node: NodeId, path: Box<[u8]>, identity: Identity },
     /// Scan some names, each ended by a NUL, of a directory.
-    Part { node: NodeId, path: Arc<[u8]>, dir: Arc<OwnedFd>, names: Arc<Vec<u8>>, range: Range<usize> },
+    Part { node: NodeId, path: Arc<[u8]>, dir: Arc<Folder>, names: Arc<Vec<u8>>, range: Range<usize> },
 }
 
 struct Queue {
@@ -102,7 +80,7 @@ struct Walk<'o> {
     queue: Mutex<Queue>,
     changed: Condvar,
     /// A second handle of the root, and the directory's path for errors.
-    root: OwnedFd,
+    root: Folder,
     path: Box<[u8]>,
     options: &'o Options,
 }
@@ -115,7 +93,10 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
     let path = path.clone();
     let root =
         root.try_clone().map_err(|cause| Error::io(ShownPath::new(&path), "open the directory", cause))?;
-    let identity = describe_root(&mut builder, root.as_fd())?;
+    let identity = describe_root(&mut builder, &root)?;
+    for loss in losses() {
+        builder.warn(&[], loss);
+    }
     let options = builder.options;
     let task = Task::Directory { node: NodeId::ROOT, path: Box::default(), identity };
     let walk = Walk {
@@ -138,15 +119,14 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
     }
 }
 
-fn describe_root(builder: &mut Builder<'_>, root: BorrowedFd<'_>) -> Result<Identity, Error> {
+fn describe_root(builder: &mut Builder<'_>, root: &Folder) -> Result<Identity, Error> {
     let failed = |errno: Errno| Error::io(builder.shown(&[]), "read the metadata", errno);
-    let stat = stat_open(root).map_err(failed)?;
+    let stat = root.stat_itself().map_err(failed)?;
     check_owner(builder.options, &stat, || builder.shown(&[]))?;
-    let identity = stat.identity;
-    let xattrs = XattrReader::default().read_open(root, identity.device).map_err(failed)?;
-    builder
-        .describe_directory(NodeId::ROOT, Draft { kind: DraftKind::Directory, meta: meta(&stat), xattrs })?;
-    Ok(identity)
+    let found = AttributeReader::default().read_itself(root, &stat, xattr::fits_ext4).map_err(failed)?;
+    let draft = Draft { kind: DraftKind::Directory, meta: meta(&stat), xattrs: xattr::of_host(found) };
+    builder.describe_directory(NodeId::ROOT, draft)?;
+    Ok(stat.identity)
 }
 
 /// Refuses a file whose owner the system can't tell, where the image is to have the owner.
@@ -217,28 +197,21 @@ struct ListedEntry {
 /// One thread of a walk.
 struct Worker<'w, 'o> {
     walk: &'w Walk<'o>,
-    xattrs: XattrReader,
+    attributes: AttributeReader,
     quiet: bool,
-    listing: Vec<MaybeUninit<u8>>,
+    listing: Listing,
 }
 
 impl<'w, 'o> Worker<'w, 'o> {
     fn new(walk: &'w Walk<'o>) -> Self {
-        Self {
-            walk,
-            xattrs: XattrReader::default(),
-            quiet: true,
-            listing: vec![MaybeUninit::uninit(); LISTING_LEN],
-        }
+        Self { walk, attributes: AttributeReader::default(), quiet: true, listing: Listing::default() }
     }
 
     fn work(mut self) {
         while let Some(task) = self.walk.take() {
             let result = match task {
                 Task::Directory { node, path, identity } => self.directory(node, path, identity),
-                Task::Part { node, path, dir, names, range } => {
-                    self.part(node, &path, (*dir).as_fd(), &names[range])
-                }
+                Task::Part { node, path, dir, names, range } => self.part(node, &path, &dir, &names[range]),
             };
             self.walk.done(result);
         }
@@ -246,16 +219,16 @@ impl<'w, 'o> Worker<'w, 'o> {
 
     fn directory(&mut self, node: NodeId, path: Box<[u8]>, expected: Identity) -> Result<(), Error> {
         let shown = || self.walk.shown(&path);
-        let open = |flags| open_below(self.walk.root.as_fd(), &path, DIRECTORY | flags);
-        let dir = open_quietly(&mut self.quiet, open)
-            .map_err(|errno| Error::io_listed(shown(), "open the directory", errno))?;
-        let stat = stat_open(dir.as_fd()).map_err(|errno| Error::io(shown(), "read the metadata", errno))?;
+        let opened = self.walk.root.to_list(&path, &mut self.quiet);
+        let dir = opened.map_err(|errno| Error::io_listed(shown(), "open the directory", errno))?;
+        let stat = dir.stat_itself().map_err(|errno| Error::io(shown(), "read the metadata", errno))?;
         if stat.identity != expected {
             return Err(Error::Changed { path: shown(), what: "it was replaced" });
         }
-        let names = self.list(dir.as_fd()).map_err(|errno| Error::io(shown(), "list", errno))?;
+        let names = dir.names(&mut self.listing);
+        let names = names.map_err(|errno| Error::io(shown(), "list", errno))?;
         if names.len() <= PART_LEN {
-            return self.part(node, &path, dir.as_fd(), &names);
+            return self.part(node, &path, &dir, &names);
         }
         // The parts share one list: a copy for each would leave the heap in pieces.
         let (path, dir, names) = (Arc::<[u8]>::from(path), Arc::new(dir), Arc::new(names));
@@ -269,26 +242,12 @@ impl<'w, 'o> Worker<'w, 'o> {
             end = cut;
         }
         self.walk.add(tasks);
-        self.part(node, &path, (*dir).as_fd(), &names[..end])
+        self.part(node, &path, &dir, &names[..end])
     }
 
-    /// The names in a directory, each ended by a NUL.
-    fn list(&mut self, dir: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
-        let mut names = Vec::new();
-        let mut listing = RawDir::new(dir, &mut self.listing);
-        while let Some(entry) = listing.next() {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name != c"." && name != c".." {
-                names.extend_from_slice(name.to_bytes_with_nul());
-            }
-        }
-        Ok(names)
-    }
-
-    fn part(&mut self, node: NodeId, path: &[u8], dir: BorrowedFd<'_>, names: &[u8]) -> Result<(), Error> {
+    fn part(&mut self, node: NodeId, path: &[u8], dir: &Folder, names: &[u8]) -> Result<(), Error> {
         // One directory's descriptor number may be the next one's too.
-        self.xattrs.forget_directory();
+        self.attributes.forget_directory();
         let mut found = Vec::new();
         for name in names.split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
@@ -304,16 +263,11 @@ impl<'w, 'o> Worker<'w, 'o> {
     }
 
     /// Reads the metadata of one name; `None` if it is to be left out.
-    fn entry(
-        &mut self,
-        dir_path: &[u8],
-        dir: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Result<Option<ListedEntry>, Error> {
+    fn entry(&mut self, dir_path: &[u8], dir: &Folder, name: &CStr) -> Result<Option<ListedEntry>, Error> {
         let failed = |errno: Errno| {
             Error::io_listed(self.walk.shown(&join(dir_path, name.to_bytes())), "read the metadata", errno)
         };
-        let stat = stat(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map_err(failed)?;
+        let stat = dir.stat(name).map_err(failed)?;
         let is_directory = stat.file_type == FileType::Directory;
         let excludes = &self.walk.options.excludes;
         if !excludes.is_empty() && excludes.matches(&join(dir_path, name.to_bytes()), is_directory) {
@@ -322,9 +276,8 @@ impl<'w, 'o> Worker<'w, 'o> {
         check_owner(self.walk.options, &stat, || self.walk.shown(&join(dir_path, name.to_bytes())))?;
         let identity = stat.identity;
         let kind = kind(dir, name, &stat).map_err(failed)?;
-        let openable = is_directory || stat.file_type == FileType::RegularFile;
-        let xattrs = self.xattrs.read(dir, name, identity.device, openable).map_err(failed)?;
-        let draft = Draft { kind, meta: meta(&stat), xattrs };
+        let found = self.attributes.read(dir, name, &stat, xattr::fits_ext4).map_err(failed)?;
+        let draft = Draft { kind, meta: meta(&stat), xattrs: xattr::of_host(found) };
         let shared = !is_directory && stat.links > 1;
         Ok(Some(ListedEntry { name: name.to_bytes().into(), draft, identity, shared }))
     }
@@ -376,7 +329,7 @@ pub(crate) fn meta(stat: &Stat) -> Meta {
     }
 }
 
-pub(crate) fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<DraftKind, Errno> {
+fn kind(dir: &Folder, name: &CStr, stat: &Stat) -> Result<DraftKind, Errno> {
     Ok(match stat.file_type {
         FileType::Directory => DraftKind::Directory,
         FileType::RegularFile => {
@@ -387,9 +340,7 @@ pub(crate) fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<Draf
             let mtime = PackedTime::new(timestamp(stat.mtime));
             DraftKind::File { size, data: DraftData::Folder { identity: stat.identity, mtime }, segments }
         }
-        FileType::Symlink => {
-            DraftKind::Symlink(rustix::fs::readlinkat(dir, name, Vec::with_capacity(256))?.into_bytes())
-        }
+        FileType::Symlink => DraftKind::Symlink(dir.read_link(name)?),
         FileType::CharacterDevice => DraftKind::CharDevice(stat.device.0, stat.device.1),
         FileType::BlockDevice => DraftKind::BlockDevice(stat.device.0, stat.device.1),
         FileType::Fifo => DraftKind::Fifo,
@@ -399,28 +350,7 @@ pub(crate) fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<Draf
 }
 
 /// The data of a file that seems to have holes; `None` if it turns out to have none.
-fn holes(dir: BorrowedFd<'_>, name: &CStr, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    holes_of(rustix::fs::openat(dir, name, flags, Mode::empty())?.as_fd(), size)
-}
-
-/// The data of an open file; `None` if it has no holes.
-pub(crate) fn holes_of(file: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
-    let mut segments = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(start) if start < size => start,
-            Ok(_) | Err(Errno::NXIO) => break, // nothing but hole up to the end
-            Err(Errno::INVAL | Errno::NOTSUP) => return Ok(None), // a file system that doesn't know holes
-            Err(errno) => return Err(errno),
-        };
-        let end = rustix::fs::seek(file, SeekFrom::Hole(start))?.min(size);
-        if end <= start {
-            return Err(Errno::NOENT); // truncated meanwhile: reported as a change
-        }
-        segments.push((start, end - start));
-        at = end;
-    }
-    Ok(if segments == [(0, size)] { None } else { Some(segments) })
+fn holes(dir: &Folder, name: &CStr, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
+    let file = dir.open_file(name.to_bytes(), &mut false)?;
+    data_of(borrowed(&file), size)
 }

@@ -30,9 +30,9 @@ pub(crate) use lines::numbered;
 
 use crate::error::{Error, ShownPath};
 use entry::Entry;
+use hectare_device::os::OsStrExt;
 use std::borrow::Cow;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The longest specification that is read: ten million entries of a hundred bytes.

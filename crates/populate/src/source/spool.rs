@@ -23,16 +23,14 @@ use crate::time::PackedTime;
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 use hectare_device::Cancel;
-use hectare_host::stat_open;
+use hectare_device::os::{FileExt, OsStrExt, borrowed};
+use hectare_host::{free_space, stat_open};
 use hectare_units::Bytes;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::Scope;
 
@@ -178,17 +176,19 @@ struct Kept {
 
 /// The part of a file system's free space that a copy may take: all but a sixteenth.
 fn room(file: &File) -> Bytes {
-    let free =
-        rustix::fs::fstatvfs(file).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    let free = free_space(file).unwrap_or(u64::MAX);
     Bytes::new(free - free / 16)
+}
+
+fn shown(path: &Path) -> ShownPath {
+    ShownPath::new(path.as_os_str().as_bytes())
 }
 
 impl Kept {
     fn new(name: &[u8], options: &Options, hasher: Option<Hasher>) -> Result<Self, Error> {
         let folder = options.temporary_directory();
-        let to = tempfile::tempfile_in(&folder).map_err(|cause| {
-            Error::io(ShownPath::new(folder.as_os_str().as_bytes()), "make a temporary file", cause)
-        })?;
+        let to = tempfile::tempfile_in(&folder)
+            .map_err(|cause| Error::io(shown(&folder), "make a temporary file", cause))?;
         let (room, limit, cancel) = (room(&to), options.max_size, options.cancel.clone());
         let (name, len) = (name.into(), Bytes::ZERO);
         Ok(Self { name, folder, to, len, room, limit, cancel, hasher, failed: None })
@@ -208,7 +208,7 @@ impl Kept {
         }
         if self.len > self.room {
             return Err(Error::NoRoom {
-                folder: ShownPath::new(self.folder.as_os_str().as_bytes()),
+                folder: shown(&self.folder),
                 archive: ShownPath::new(&self.name),
                 limit: self.room,
             });
@@ -217,7 +217,7 @@ impl Kept {
             hasher.update(bytes);
         }
         self.to.write_all(bytes).map_err(|cause| {
-            let folder = ShownPath::new(self.folder.as_os_str().as_bytes());
+            let folder = shown(&self.folder);
             Error::io(folder, "keep a copy of the archive in a temporary file", cause)
         })
     }
@@ -370,7 +370,7 @@ fn compression(name: &[u8], head: &[u8]) -> Result<Compression, Error> {
 }
 
 fn handle(name: &[u8], file: File) -> Result<SourceHandle, Error> {
-    let stat = stat_open(file.as_fd())
+    let stat = stat_open(borrowed(&file))
         .map_err(|errno| Error::io(ShownPath::new(name), "read the metadata", errno))?;
     let mtime = PackedTime::new(timestamp(stat.mtime));
     let (len, range) = (Bytes::new(stat.size), 0..stat.size);

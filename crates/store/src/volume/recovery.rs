@@ -8,8 +8,8 @@ use super::StoreDevice;
 use crate::write_log::{Change, Left};
 use crate::{Error, Result};
 use hectare_device::Device;
+use hectare_device::os::FileExt;
 use hectare_units::{Bytes, index_of};
-use std::os::unix::fs::FileExt;
 
 impl StoreDevice {
     /// Writes what was left, and flushes it; then the old logs are removed.

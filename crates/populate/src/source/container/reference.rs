@@ -5,9 +5,9 @@
 
 use super::digest::Digest;
 use crate::error::{Error, ShownPath};
+use hectare_device::os::{OsStrExt, path_of};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where an image is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,17 +78,16 @@ fn pick_of(separator: u8, text: &[u8]) -> Result<Pick, String> {
 
 /// The path, and what follows it with its separator.
 fn split(text: &[u8]) -> (PathBuf, Option<(u8, &[u8])>) {
-    let path = |bytes: &[u8]| Path::new(OsStr::from_bytes(bytes)).to_owned();
-    if path(text).exists() {
-        return (path(text), None);
+    if path_of(text).exists() {
+        return (path_of(text), None);
     }
     let separators = text.iter().enumerate().filter(|(_, byte)| matches!(byte, b':' | b'@'));
     for (at, separator) in separators {
-        if path(&text[..at]).exists() {
-            return (path(&text[..at]), Some((*separator, &text[at + 1..])));
+        if path_of(&text[..at]).exists() {
+            return (path_of(&text[..at]), Some((*separator, &text[at + 1..])));
         }
     }
-    (path(text), None)
+    (path_of(text), None)
 }
 
 /// A name of an image without what it may lack: Docker's own registry and library, and the tag `latest`.

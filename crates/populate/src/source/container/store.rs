@@ -10,17 +10,13 @@ use crate::handle::SourceHandle;
 use crate::source::folder::timestamp;
 use crate::source::tar::{self, Members};
 use crate::time::PackedTime;
-use hectare_host::{open_below, stat_open};
+use hectare_device::os::{Errno, FileExt, OsStrExt, borrowed};
+use hectare_host::{Folder, stat_open};
 use hectare_units::{Bytes, index_of};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The longest description (index, manifest, configuration) that is read; registries take at most 4 MiB.
@@ -28,15 +24,14 @@ const DESCRIPTION_MAX: u64 = 8 << 20;
 
 /// The files of an image.
 pub(super) enum Store {
-    Directory { root: OwnedFd, path: Box<[u8]> },
+    Directory { root: Folder, path: Box<[u8]> },
     Archive { archive: SourceHandle, members: Members },
 }
 
 impl Store {
     pub(super) fn directory(path: &Path) -> Result<Self, Error> {
         let bytes = path.as_os_str().as_bytes();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())
+        let root = Folder::open(path)
             .map_err(|errno| Error::io(ShownPath::new(bytes), "open the directory", errno))?;
         Ok(Self::Directory { root, path: bytes.into() })
     }
@@ -99,9 +94,8 @@ impl Store {
         let failed = |cause: io::Error| Error::io(self.shown(path), "open", cause);
         let (file, range) = match self {
             Self::Directory { root, .. } => {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-                let file = match open_below(root.as_fd(), path, flags) {
-                    Ok(file) => File::from(file),
+                let file = match root.open_below(path) {
+                    Ok(file) => file,
                     Err(Errno::NOENT) => return Ok(None),
                     Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => {
                         let reason = "a link, which may lead out of the image, is not followed".into();
@@ -122,7 +116,7 @@ impl Store {
                 (file.try_clone().map_err(failed)?, range)
             }
         };
-        let stat = stat_open(file.as_fd()).map_err(|errno| failed(errno.into()))?;
+        let stat = stat_open(borrowed(&file)).map_err(|errno| failed(errno.into()))?;
         let mtime = PackedTime::new(timestamp(stat.mtime));
         Ok(Some(Blob { file, range, len: Bytes::new(stat.size), mtime }))
     }

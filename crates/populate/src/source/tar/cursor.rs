@@ -3,12 +3,12 @@
 use super::header::{BLOCK_LEN, Header};
 use super::offset;
 use crate::error::{Error, ShownPath};
+use hectare_device::os::FileExt;
 use hectare_units::{Bytes, index_of};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 /// Holds the headers of some hundred small files; larger files are skipped, not read.
 const WINDOW_LEN: u64 = 64 << 10;

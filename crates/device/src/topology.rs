@@ -7,10 +7,8 @@
 //!
 //! Hazard: in a partition that does not begin at a multiple of the disk's physical sectors no alignment
 //! holds, so it has none of these sizes, and its logical sectors for physical ones.
-
-use rustix::fs::{Stat, ioctl_blkpbszget, ioctl_blksszget, major, minor};
-use std::fs::{File, read_to_string};
-use std::path::{Path, PathBuf};
+//!
+//! Only Linux is asked; elsewhere a file is the only kind of device.
 
 /// How a block device is made up; all sizes in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,18 +31,24 @@ impl Default for Topology {
     }
 }
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 impl Topology {
     /// What a block device says.
-    pub(super) fn of(file: &File, stat: &Stat) -> rustix::io::Result<Self> {
+    pub(crate) fn of(file: &std::fs::File, stat: &rustix::fs::Stat) -> rustix::io::Result<Self> {
+        use rustix::fs::{ioctl_blkpbszget, ioctl_blksszget, major, minor};
         let logical_sector = ioctl_blksszget(file)?;
         let physical_sector = ioctl_blkpbszget(file)?.max(logical_sector);
-        let device = PathBuf::from(format!("/sys/dev/block/{}:{}", major(stat.st_rdev), minor(stat.st_rdev)));
+        let device = std::path::PathBuf::from(format!(
+            "/sys/dev/block/{}:{}",
+            major(stat.st_rdev),
+            minor(stat.st_rdev)
+        ));
         Ok(Self { logical_sector, physical_sector, ..Self::default() }.with_hints(&device))
     }
 
     /// Adds the hints in a device's sysfs directory.
-    fn with_hints(self, device: &Path) -> Self {
-        let number = |name: &str| read_to_string(device.join(name)).ok()?.trim().parse::<i64>().ok();
+    fn with_hints(self, device: &std::path::Path) -> Self {
+        let number = |name: &str| std::fs::read_to_string(device.join(name)).ok()?.trim().parse::<i64>().ok();
         if number("alignment_offset").is_some_and(|offset| offset != 0) {
             return Self { physical_sector: self.logical_sector, ..self };
         }
@@ -58,7 +62,7 @@ impl Topology {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(hectare_portable)))]
 mod tests {
     use super::*;
     use std::fs;
