@@ -45,8 +45,8 @@ impl Output {
         self.finish()
     }
 
-    /// Likewise, but writes while it goes through the value, which may be larger than memory. If that fails on
-    /// the way, the output is no JSON.
+    /// Likewise, but writes while it goes through the value, which may be larger than memory. If that fails
+    /// on the way, the output is no JSON.
     pub(crate) fn long_json(mut self, value: &impl Serialize) -> Outcome {
         let mut pieces = InertPieces { out: &mut self, failure: None };
         if let Err(error) = serde_json::to_writer_pretty(&mut pieces, value) {

@@ -1,9 +1,10 @@
 //! A log that is not empty, although a sound superblock does not say that it is to be replayed.
 //!
 //! Either the mark is gone, and the log holds what is newest; or something changed the volume that knew of no
-//! log, and what is in it is old. `e2fsck -y` replays such a log (`-p` refuses), the kernel drops it. Here both
-//! volumes are made on overlays and checked, and the one with fewer problems is taken; of two that are equally
-//! sound the one with more inodes in use, so that no file is lost, and else the replayed one, as e2fsck does.
+//! log, and what is in it is old. `e2fsck -y` replays such a log (`-p` refuses), the kernel drops it. Here
+//! both volumes are made on overlays and checked, and the one with fewer problems is taken; of two that are
+//! equally sound the one with more inodes in use, so that no file is lost, and else the replayed one, as
+//! e2fsck does.
 
 use crate::log_place::LogPlace;
 use crate::mends::Mends;
@@ -62,8 +63,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// What the check says of the volume with an empty log, with what that held in its place or not; `None` if
-    /// that can't be.
+    /// What the check says of the volume with an empty log, with what that held in its place or not; `None`
+    /// if that can't be.
     fn judged(&self, place: &LogPlace, recovery: &Recovery, replayed: bool) -> Result<Option<Report>, Error> {
         let over = |device: &Arc<Overlay>| {
             Arc::new(Overlay::within(Arc::clone(device) as Arc<dyn Device>, Arc::clone(self.device.store())))

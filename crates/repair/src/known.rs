@@ -1,7 +1,7 @@
 //! What is known of the inodes in use: sixteen bytes for each, in pages of a [`PageStore`] by their number.
 //!
-//! A page has the records of 256 neighbouring numbers, and is made for the first of them. A record of zeros is
-//! an inode that is not in use.
+//! A page has the records of 256 neighbouring numbers, and is made for the first of them. A record of zeros
+//! is an inode that is not in use.
 
 use crate::pages::{PAGE_LEN, PageStore};
 use crate::report::Error;

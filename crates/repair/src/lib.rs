@@ -7,10 +7,11 @@
 //! file; one that was interrupted begins again from that ([`Staged::resumed`]). There is a bound on rounds;
 //! beyond it the volume stays as it was and the first problem is named.
 //!
-//! A round, in order: superblock and journal ([`superblock`], [`journal`], [`forgotten`]), group descriptors ([`groups`]),
-//! orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`], [`maps`]), blocks
-//! with two owners ([`claims`]), inodes with a task ([`reserved`]), directories ([`directories`]), the tree
-//! ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]), bitmaps and counts ([`bitmaps`]).
+//! A round, in order: superblock and journal ([`superblock`], [`journal`], [`forgotten`]), group descriptors
+//! ([`groups`]), orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`],
+//! [`maps`]), blocks with two owners ([`claims`]), inodes with a task ([`reserved`]), directories
+//! ([`directories`]), the tree ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]), bitmaps and
+//! counts ([`bitmaps`]).
 //!
 //! Rules:
 //! - *What can be kept is kept.* A broken node loses its broken entries and not the others; a block with two
@@ -23,10 +24,10 @@
 //!
 //! Hazards: a map is read in the same way whenever it is read, so that what was claimed is what is written.
 //!
-//! Memory: what grows with changes (the overlay and the list of mends) and with the inodes in use (16 bytes for
-//! each) is in pages of a [`PageStore`], which spills to a file beyond a limit. In memory alone are a bit or
-//! three for each cluster, the entries of one directory, up to 60 bytes for each attribute block and some for
-//! each inode with a conflict, and what the check takes.
+//! Memory: what grows with changes (the overlay and the list of mends) and with the inodes in use (16 bytes
+//! for each) is in pages of a [`PageStore`], which spills to a file beyond a limit. In memory alone are a bit
+//! or three for each cluster, the entries of one directory, up to 60 bytes for each attribute block and some
+//! for each inode with a conflict, and what the check takes.
 //!
 //! What this is not: it reads no content of files and does not find out whether it is damaged; it does not
 //! look for inodes outside of inode tables.

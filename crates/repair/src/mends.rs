@@ -2,7 +2,7 @@
 //! inode of a volume.
 //!
 //! Adding one can't fail where it is called from everywhere; a failure is the store's, which keeps it, and
-//! whoever hands the mends out asks there.
+//! what hands the mends out asks there.
 
 use crate::pages::{PAGE_LEN, PageStore};
 use crate::report::{Error, Mend};

@@ -1,8 +1,8 @@
 //! The overlay that a repair works on: every change is kept, and the device below stays as it is.
 //!
-//! Changes lie in pages of a [`PageStore`]. Which there are is known by regions of sixteen neighbouring pages,
-//! since what a repair changes lies together: some five bytes of memory for each page of an inode table, and
-//! about a hundred for one that has no neighbours. Pages of zeros are none of the store's.
+//! Changes lie in pages of a [`PageStore`]. Which there are is known by regions of sixteen neighbouring
+//! pages, since what a repair changes lies together: some five bytes of memory for each page of an inode
+//! table, and about a hundred for one that has no neighbours. Pages of zeros are none of the store's.
 //!
 //! Hazards:
 //! - *The device below must not change.* What was not changed here is read from it, each time.

@@ -1,16 +1,16 @@
 //! Pages of 4 KiB, in memory as far as they may be there, and the others in a file.
 //!
 //! What a repair has to remember goes into pages: the blocks that it changes ([`crate::overlay`]), what it
-//! knows of inodes ([`crate::known`]), what it says of its mends ([`crate::mends`]). While they fit the memory
-//! that the store may use there is no file. Beyond it, pages that were not used for long are written to one
-//! (the clock algorithm). A page lies in the file at its number, so that there is nothing to look for: eight
-//! bytes of memory remain of it, its frame or none, and the checksum of what was written.
+//! knows of inodes ([`crate::known`]), what it says of its mends ([`crate::mends`]). While they fit the
+//! memory that the store may use there is no file. Beyond it, pages that were not used for long are written
+//! to one (the clock algorithm). A page lies in the file at its number, so that there is nothing to look for:
+//! eight bytes of memory remain of it, its frame or none, and the checksum of what was written.
 //!
 //! Rules:
 //! - *The file has no name.* It is made unlinked, so that the system frees it however the process ends.
 //! - *What comes back is what was written*: each page read has the checksum of when it was written, or it is
 //!   an error. A device that loses what was in the page cache does not make a wrong volume.
-//! - *The first failure stays* ([`PageStore::failure`]): whoever hands a result out asks for it last.
+//! - *The first failure stays* ([`PageStore::failure`]): what hands a result out asks for it last.
 //! - *Before a volume is written the store is settled* ([`PageStore::settle`]): all pages are in the file and
 //!   durable, so that reading them never needs space.
 //!

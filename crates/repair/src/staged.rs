@@ -62,8 +62,8 @@ impl Staged {
     /// if the undo file is of such a repair of them; with what is staged in `store`.
     ///
     /// # Errors
-    /// If a device or the store fails; if the file can't be read or is none; if it is of a journal that is not
-    /// given.
+    /// If a device or the store fails; if the file can't be read or is none; if it is of a journal that is
+    /// not given.
     pub fn resumed<F: Read + Seek>(
         device: Arc<dyn Device>,
         journal: Option<Arc<dyn Device>>,

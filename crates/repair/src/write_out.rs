@@ -9,8 +9,8 @@
 //! The log on a device of its own is emptied when everything that it held is in its place, and before the
 //! superblock says so.
 //!
-//! What is staged is in memory or, durably, in the file that it spills to before anything else happens: to read
-//! it needs no space then.
+//! What is staged is in memory or, durably, in the file that it spills to before anything else happens: to
+//! read it needs no space then.
 //!
 //! A broken superblock can't be marked. The new one is written first in its place, with the mark: no backup
 //! is changed while there is nothing else.
@@ -30,8 +30,8 @@ use std::io::Write;
 /// to that file first; `sync` makes the file durable. `now` is the time that the repair stored.
 ///
 /// # Errors
-/// [`UndoError::Spill`] before anything is written. If the device or the file fails; up to the error, what was
-/// written is as the module says.
+/// [`UndoError::Spill`] before anything is written. If the device or the file fails; up to the error, what
+/// was written is as the module says.
 pub fn write_out<W: Write>(
     staged: &Staged,
     order: &Order,

@@ -175,8 +175,8 @@ fn failed(name: &str, reason: impl Display) -> Failure {
 fn no_room(name: &str, error: &hectare_device::Error) -> Failure {
     let memory = for_staging().get() >> 20;
     let reason = format!(
-        "{error}; nothing was written to it. What does not fit {memory} MiB of memory needs room there: --spill \
-         names another folder, --max-memory a higher limit"
+        "{error}; nothing was written to it. What does not fit {memory} MiB of memory needs room there: \
+         --spill names another folder, --max-memory a higher limit"
     );
     failed(name, reason)
 }

@@ -63,7 +63,7 @@ fn an_undo_file_fits_its_volume_only() {
     assert_eq!(digest(&image), changed);
     let again = hectare(&["repair", "-y", "--undo", undo, name]);
     assert_eq!(again.code, Some(0), "sound: no undo file is made");
-    std::fs::write(folder.path().join("damaged"), &std::fs::read(undo).unwrap()[..90]).unwrap();
+    fs::write(folder.path().join("damaged"), &fs::read(undo).unwrap()[..90]).unwrap();
     assert!(!hectare(&["undo", name, folder.path().join("damaged").to_str().unwrap()]).refused().is_empty());
 }
 
@@ -71,18 +71,18 @@ fn an_undo_file_fits_its_volume_only() {
 fn what_is_no_volume_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("disk.img");
-    std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+    fs::write(&image, vec![7; 1 << 20]).unwrap();
     let ran = hectare(&["repair", "-y", image.to_str().unwrap()]);
     assert_eq!(ran.code, Some(4), "{}", ran.err);
     assert!(ran.err.contains("nothing was written"), "{}", ran.err);
-    assert!(std::fs::read(&image).unwrap() == vec![7; 1 << 20]);
+    assert!(fs::read(&image).unwrap() == vec![7; 1 << 20]);
 }
 
 #[test]
 fn blocks_with_two_owners_are_copied_or_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let (image, content) = (folder.path().join("disk.img"), folder.path().join("content"));
-    std::fs::write(&content, vec![b'a'; 3000]).unwrap();
+    fs::write(&content, vec![b'a'; 3000]).unwrap();
     let (name, content) = (image.to_str().unwrap(), content.to_str().unwrap());
     for (how, kept) in [("clone", vec![b'a'; 3000]), ("delete", [vec![0; 1024], vec![b'a'; 1976]].concat())] {
         let made = mke2fs(&["-t", "ext2", "-b", "1024"], &image, "4M").and_then(|_| {
@@ -113,16 +113,16 @@ fn an_interrupted_repair_begins_again() {
     if let Err(reason) = broken(&image) {
         skip!("cli repair::an_interrupted_repair_begins_again", reason);
     }
-    let (name, before) = (image.to_str().unwrap(), std::fs::read(&image).unwrap());
+    let (name, before) = (image.to_str().unwrap(), fs::read(&image).unwrap());
     assert_eq!(hectare(&["repair", "-y", name]).code, Some(1));
-    let after = std::fs::read(&image).unwrap();
+    let after = fs::read(&image).unwrap();
     // What a power cut leaves: the old superblock with the mark of errors, and half of the changes.
     let mut cut = [&after[..after.len() / 2], &before[after.len() / 2..]].concat();
     cut[1024..2048].copy_from_slice(&before[1024..2048]);
     cut[1024 + 0x3a] |= 2;
     let sum = hectare_ext4::checksum::crc32c(!0, &cut[1024..1024 + 0x3fc]);
     cut[1024 + 0x3fc..2048].copy_from_slice(&sum.to_le_bytes());
-    std::fs::write(&image, &cut).unwrap();
+    fs::write(&image, &cut).unwrap();
     assert!(
         hectare(&["repair", "-y", "--resume", "/dev/null", name]).code == Some(8),
         "that is no undo file"
@@ -130,13 +130,13 @@ fn an_interrupted_repair_begins_again() {
     let again = hectare(&["repair", "-y", name]);
     assert_eq!(again.code, Some(1), "{}", again.err);
     assert!(again.err.contains("interrupted"), "{}", again.err);
-    assert!(std::fs::read(&image).unwrap() == after, "it ends as the first would have");
+    assert!(fs::read(&image).unwrap() == after, "it ends as the first would have");
     hectare(&["undo", name, &format!("{name}.undo-2")]).ok();
-    assert!(std::fs::read(&image).unwrap() == before, "and is taken back as the first would be");
+    assert!(fs::read(&image).unwrap() == before, "and is taken back as the first would be");
 }
 
-/// A volume of 40,000 files, all of whose inodes have wrong checksums: some 12 MiB are staged to mend it. It is
-/// made once.
+/// A volume of 40,000 files, all of whose inodes have wrong checksums: some 12 MiB are staged to mend it. It
+/// is made once.
 fn wrong_all_over(folder: &Path) -> PathBuf {
     static MADE: OnceLock<Vec<u8>> = OnceLock::new();
     let image = folder.join("disk.img");

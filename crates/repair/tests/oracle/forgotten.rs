@@ -1,5 +1,5 @@
-//! A log that is not empty, under a superblock that does not ask for it, beside `e2fsck -fy`, which replays it:
-//! files that only the log has come out, and none is lost to a log that is old.
+//! A log that is not empty, under a superblock that does not ask for it, beside `e2fsck -fy`, which replays
+//! it: files that only the log has come out, and none is lost to a log that is old.
 
 use crate::survey::Survey;
 use crate::trial::{NOW, Trial, bytes_of, e2fsck};
@@ -15,9 +15,8 @@ use std::sync::Arc;
 /// A volume and what it was left as by a crash: `old` is in its place, `new` in the log only.
 struct Crashed {
     bytes: Vec<u8>,
-    /// Where the log's first block is, and how many bytes it has.
-    log: usize,
-    len: usize,
+    /// The blocks of the log.
+    log: Vec<usize>,
 }
 
 /// Bytes of a block.
@@ -41,8 +40,7 @@ fn crashed(folder: &Path) -> Result<Crashed, Skip> {
     mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^fast_commit", "-J", "size=4"], &image, "32M")?;
     let blocks = debugfs(&image, &["blocks <8>"])?;
     let numbers: Vec<usize> = blocks.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let (first, count) = (numbers[0], 1024);
-    assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "the log is in one piece");
+    assert!(numbers.len() >= 1024, "the log has {} blocks", numbers.len());
     let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(&image).unwrap()));
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options()).unwrap();
     write(&volume, "old", 20);
@@ -52,7 +50,7 @@ fn crashed(folder: &Path) -> Result<Crashed, Skip> {
     volume.remove_file("old/7").unwrap();
     volume.sync().unwrap();
     // The volume goes on to live; what the device holds now is what a crash leaves.
-    Ok(Crashed { bytes: device.to_vec(), log: first * BLOCK, len: count * BLOCK })
+    Ok(Crashed { bytes: device.to_vec(), log: numbers })
 }
 
 /// Clears the mark, with a right checksum.
@@ -110,8 +108,10 @@ fn a_log_that_is_old_takes_no_file() {
     volume.remove_file("new/3").unwrap();
     volume.close().unwrap();
     let mut bytes = device.to_vec();
-    let log = crashed.log..crashed.log + crashed.len;
-    bytes[log.clone()].copy_from_slice(&crashed.bytes[log]);
+    for block in &crashed.log {
+        let log = block * BLOCK..(block + 1) * BLOCK;
+        bytes[log.clone()].copy_from_slice(&crashed.bytes[log]);
+    }
     let (repaired, after) = repaired(&bytes);
     let image = folder.path().join("after");
     std::fs::write(&image, &after).unwrap();

@@ -1,6 +1,6 @@
 //! A repair whose memory ends early, so that it goes through a file, is the same: the volume byte for byte,
-//! what it says, the undo file, and the way back. [`assert_same`] judges every damaged volume of the other tests
-//! (the corpus, and those damaged at random); here it is written out, taken back, and begun again.
+//! what it says, the undo file, and the way back. [`assert_same`] judges every damaged volume of the other
+//! tests (the corpus, and those damaged at random); here it is written out, taken back, and begun again.
 
 use crate::damage::{damage, sealed_damage};
 use crate::random::number;
