@@ -39,6 +39,7 @@ mod nbd;
 mod plan;
 mod resize;
 mod results;
+mod rounds;
 mod salvage;
 
 use crate::scratch::leave_nothing;

@@ -13,7 +13,7 @@
 //! What is missing (qemu, a kernel, mmdebstrap, umoci, root) makes the job count as skipped, with the reason;
 //! `HECTARE_REQUIRE_ALL=1` makes that a failure.
 
-use crate::scratch::{Scratch, told};
+use crate::scratch::{Scratch, with_path};
 use crate::steps::{built, shown, understood};
 use hectare_oracle::tool::{self, is_root};
 use std::fs;
@@ -151,7 +151,7 @@ fn boot(options: &Options) -> Result<(), Ended> {
     }
     if options.keep {
         let kept = Path::new("/var/tmp/hectare-boot.img");
-        fs::rename(&image, kept).map_err(told(kept))?;
+        fs::rename(&image, kept).map_err(with_path(kept))?;
         println!("the image stays: {}", kept.display());
     }
     Ok(())
@@ -172,7 +172,7 @@ fn uefi(hectare: &Path, folder: &Path, kernel: &Path) -> Result<Start, Ended> {
     let esp = folder.join("esp");
     let (boot, entries) = (esp.join("EFI/BOOT"), esp.join("loader/entries"));
     for new in [&boot, &entries] {
-        fs::create_dir_all(new).map_err(told(new))?;
+        fs::create_dir_all(new).map_err(with_path(new))?;
     }
     let loader = match Path::new("/").join(LOADER) {
         there if there.is_file() => there,
@@ -181,12 +181,12 @@ fn uefi(hectare: &Path, folder: &Path, kernel: &Path) -> Result<Start, Ended> {
             .join(LOADER),
     };
     let entry = format!("title Debian\nlinux /vmlinuz\noptions root=PARTLABEL=root {KERNEL_WORDS}\n");
-    fs::copy(&loader, boot.join("BOOTX64.EFI")).map_err(told(&loader))?;
-    fs::copy(kernel, esp.join("vmlinuz")).map_err(told(kernel))?;
-    fs::write(esp.join("loader/loader.conf"), "timeout 0\n").map_err(told(&esp))?;
-    fs::write(entries.join("debian.conf"), entry).map_err(told(&entries))?;
+    fs::copy(&loader, boot.join("BOOTX64.EFI")).map_err(with_path(&loader))?;
+    fs::copy(kernel, esp.join("vmlinuz")).map_err(with_path(kernel))?;
+    fs::write(esp.join("loader/loader.conf"), "timeout 0\n").map_err(with_path(&esp))?;
+    fs::write(entries.join("debian.conf"), entry).map_err(with_path(&entries))?;
     let spec = folder.join("disk.toml");
-    fs::write(&spec, DISK).map_err(told(&spec))?;
+    fs::write(&spec, DISK).map_err(with_path(&spec))?;
     checked(Command::new(hectare).args(["disk", "build"]).arg(&spec).arg("-o").arg(folder.join("root.img")))?;
     Ok(Start::Firmware(firmware.to_owned()))
 }
@@ -269,7 +269,7 @@ fn numbers(path: &Path) -> Vec<u64> {
 /// Makes the image: a minimal Debian, as an OCI image, as ext4 if that is not for a part of a disk.
 fn make(hectare: &Path, folder: &Path, is_part: bool) -> Result<PathBuf, Ended> {
     let (tar, root) = (folder.join("minbase.tar"), folder.join("root"));
-    fs::create_dir(&root).map_err(told(&root))?;
+    fs::create_dir(&root).map_err(with_path(&root))?;
     let mut mmdebstrap = need("mmdebstrap")?;
     mmdebstrap.args(["--quiet", "--variant=minbase", "--mode=root", "bookworm"]).arg(&tar);
     if !shown(&mut mmdebstrap) {

@@ -6,7 +6,7 @@
 //! `hectare_oracle::conform`). The first difference ends the run, with the seed and what led to it; `--keep`
 //! leaves both images.
 
-use crate::scratch::{Scratch, leave_nothing, told};
+use crate::scratch::{Scratch, leave_nothing, with_path};
 use crate::steps::{built, minutes, parsed, understood, went_well};
 use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_oracle::kill_test::Ended;
@@ -109,7 +109,7 @@ fn compared(options: &Options, program: &Path) -> Result<(), String> {
     if result.is_err() && options.keep {
         for name in ["ours.img", "kernels.img"] {
             let kept = Path::new("/dev/shm").join(format!("hectare-conform-{name}"));
-            std::fs::rename(folder.path().join(name), &kept).map_err(told(&kept))?;
+            std::fs::rename(folder.path().join(name), &kept).map_err(with_path(&kept))?;
             eprintln!("the image stays: {}", kept.display());
         }
     }

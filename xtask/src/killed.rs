@@ -7,7 +7,7 @@
 //! The seed determines when the server dies and what each writer does, not how they interleave: a failure may
 //! take several runs to recur.
 
-use crate::scratch::{Scratch, leave_nothing, told};
+use crate::scratch::{Scratch, leave_nothing, with_path};
 use crate::steps::{built, understood, went_well};
 use hectare_oracle::durability::Checked;
 use hectare_oracle::kill_test::{Ended, Killed, Round};
@@ -96,7 +96,7 @@ fn line(n: u32, round: &Round) {
 
 fn keep(image: &Path) -> Result<(), String> {
     let kept = Path::new("/dev/shm").join("hectare-killed-failed.img");
-    std::fs::rename(image, &kept).map_err(told(&kept))?;
+    std::fs::rename(image, &kept).map_err(with_path(&kept))?;
     eprintln!("the image stays: {}", kept.display());
     Ok(())
 }

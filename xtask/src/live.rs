@@ -9,7 +9,7 @@
 
 mod load;
 
-use crate::scratch::{Scratch, told};
+use crate::scratch::{Scratch, with_path};
 use crate::setup;
 use crate::steps::{cargo, quiet, root, shown, target_folder};
 use hectare_oracle::{assert_clean, browser};
@@ -59,7 +59,7 @@ fn draw(time: Duration) -> Result<(), String> {
 
 fn pictures(url: &str) -> Result<(), String> {
     let out = root().join("out");
-    fs::create_dir_all(&out).map_err(told(&out))?;
+    fs::create_dir_all(&out).map_err(with_path(&out))?;
     for (dark, file) in [(false, PICTURE), (true, DARK)] {
         browser::picture(url, dark, &root().join(file)).map_err(|skip| skip.0)?;
         println!("drawn: {file}");
@@ -76,7 +76,7 @@ struct Mount {
 impl Mount {
     fn new(scratch: &Scratch) -> Result<Self, String> {
         let mount = Self { image: scratch.path().join("data.img"), dir: scratch.path().join("data") };
-        fs::create_dir(&mount.dir).map_err(told(&mount.dir))?;
+        fs::create_dir(&mount.dir).map_err(with_path(&mount.dir))?;
         let made = shown(hectare().args(["mkfs", "-L", "data"]).arg(&mount.image).arg(SIZE));
         let mounted =
             made && shown(hectare().args(["mount", "--metrics", "0"]).args([&mount.image, &mount.dir]));

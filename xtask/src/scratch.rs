@@ -15,14 +15,14 @@ impl Scratch {
     /// have left there. Only one per name at a time.
     pub(crate) fn new(parent: &Path, name: &str) -> Result<Self, String> {
         hectare_oracle::scratch::sweep();
-        fs::create_dir_all(parent).map_err(told(parent))?;
-        for entry in fs::read_dir(parent).map_err(told(parent))?.flatten() {
+        fs::create_dir_all(parent).map_err(with_path(parent))?;
+        for entry in fs::read_dir(parent).map_err(with_path(parent))?.flatten() {
             if is_abandoned(&entry.file_name().to_string_lossy(), name) {
                 let _ = fs::remove_dir_all(entry.path()); // another user's, perhaps
             }
         }
         let folder = parent.join(format!("{name}.{}", std::process::id()));
-        fs::create_dir(&folder).map_err(told(&folder))?;
+        fs::create_dir(&folder).map_err(with_path(&folder))?;
         Ok(Self(folder))
     }
 
@@ -54,7 +54,7 @@ fn is_abandoned(found: &str, name: &str) -> bool {
 }
 
 /// A failure with its path.
-pub(crate) fn told<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String + use<E> {
+pub(crate) fn with_path<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String + use<E> {
     let path = path.display().to_string();
     move |error| format!("{path}: {error}")
 }

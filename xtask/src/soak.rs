@@ -17,7 +17,7 @@ mod memory;
 mod owned;
 mod worker;
 
-use crate::scratch::{Scratch, leave_nothing, told};
+use crate::scratch::{Scratch, leave_nothing, with_path};
 use crate::steps::{minutes, parsed, understood, went_well};
 use hectare_device::FileOptions;
 use hectare_engine::{Creation, OpenOptions, Volume};
@@ -88,7 +88,7 @@ fn soak(options: &Options) -> Result<(), String> {
     let result = on_image(&image, options, &folder);
     if result.is_err() && *keep {
         let kept = Path::new("/dev/shm").join("hectare-soak-failed.img");
-        std::fs::rename(&image, &kept).map_err(told(&kept))?;
+        std::fs::rename(&image, &kept).map_err(with_path(&kept))?;
         eprintln!("the image stays: {}", kept.display());
     }
     result
@@ -97,10 +97,10 @@ fn soak(options: &Options) -> Result<(), String> {
 fn on_image(image: &Path, options: &Options, folder: &Scratch) -> Result<(), String> {
     let device = FileOptions::new().write(true).open(image).map_err(|error| error.to_string())?;
     let open = OpenOptions { discard: true, ..OpenOptions::default() };
-    let volume = Volume::open(Arc::new(device), open).map_err(told(image))?;
-    volume.create_dir(SHARED, Creation::default()).map_err(told(image))?;
+    let volume = Volume::open(Arc::new(device), open).map_err(with_path(image))?;
+    volume.create_dir(SHARED, Creation::default()).map_err(with_path(image))?;
     let worked = work(&volume, options, folder);
-    let closed = volume.close().map_err(told(image));
+    let closed = volume.close().map_err(with_path(image));
     drop(volume);
     // Also after a failure: whether the volume is sound shows where to search.
     let judged = judge(image);
@@ -199,7 +199,7 @@ fn judge(image: &Path) -> Result<(), String> {
 /// Checks every file of the closed volume.
 fn look_again(image: &Path, left: &[Left]) -> Result<(), String> {
     let device = FileOptions::new().open(image).map_err(|error| error.to_string())?;
-    let volume = Volume::open(Arc::new(device), OpenOptions::read_only()).map_err(told(image))?;
+    let volume = Volume::open(Arc::new(device), OpenOptions::read_only()).map_err(with_path(image))?;
     let mut buffer = vec![0; 1 << 17];
     let files = || left.iter().flat_map(|left| &left.files);
     for file in files() {

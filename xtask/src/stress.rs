@@ -8,7 +8,7 @@
 //! fsx is the crate of that name, which is installed below the target directory if it is missing and may be
 //! installed (`HECTARE_NO_INSTALL=1` forbids it); without it, the run says so.
 
-use crate::scratch::{Scratch, leave_nothing, told};
+use crate::scratch::{Scratch, leave_nothing, with_path};
 use crate::steps::{built, cargo, parsed, shown, target_folder, understood, went_well};
 use hectare_oracle::kill_test::Ended;
 use hectare_oracle::stress::{Figures, KINDS, Kind, Stress};
@@ -120,7 +120,7 @@ fn line(name: &str, figures: &Figures, took: Duration) {
 
 fn keep(folder: &Path, name: &str) -> Result<(), String> {
     let kept = Path::new("/dev/shm").join(format!("hectare-stress-{name}.img"));
-    std::fs::rename(folder.join("stressed.img"), &kept).map_err(told(&kept))?;
+    std::fs::rename(folder.join("stressed.img"), &kept).map_err(with_path(&kept))?;
     eprintln!("the image stays: {}", kept.display());
     Ok(())
 }

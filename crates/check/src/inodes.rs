@@ -180,11 +180,13 @@ impl Scan<'_> {
     }
 
     fn note(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role) {
+        // The journal that tune2fs gives to a mounted volume is a file with a name.
+        let is_visible = role == Role::Journal && nr >= self.volume.sb.first_inode();
         let is_special = !matches!(role, Role::Plain | Role::Root);
         let info = Info {
             kind: slot.kind(),
             links: slot.links(),
-            nameless: is_special || slot.flags().contains(InodeFlags::EA_INODE),
+            nameless: is_special && !is_visible || slot.flags().contains(InodeFlags::EA_INODE),
             encrypted: slot.flags().contains(InodeFlags::ENCRYPT),
             ..Info::default()
         };

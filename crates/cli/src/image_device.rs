@@ -11,7 +11,10 @@ use crate::partition_args::Part;
 use crate::remote;
 use hectare_device::{Device, FileDevice, FileOptions, Topology};
 use hectare_disk::{Format, Named};
-use hectare_ext4::superblock::MAGIC;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::superblock::{MAGIC, SIZE, SuperBlock, Tolerances};
+use hectare_mmp::Hold as Mark;
+use hectare_probe::in_usual_places;
 use hectare_units::Bytes;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -100,6 +103,46 @@ pub(crate) fn while_held<T>(
     // After a failure, too; that one counts more.
     let released = hold.release().map_err(|error| Failure::of(name, error));
     done.and_then(|done| released.map(|()| done))
+}
+
+/// Repairs the volume on a device, or takes a repair back, while other hosts see that it is in use. With
+/// `ignores` no mark of another is heeded.
+pub(crate) fn while_repaired<T>(
+    image: &Path,
+    name: &str,
+    disk: &Arc<dyn Device>,
+    ignores: bool,
+    change: impl FnOnce(&Arc<dyn Device>, &Mark) -> Outcome<T>,
+) -> Outcome<T> {
+    let failed = |error| Failure::of(name, error);
+    let Some(sb) = any_superblock(&**disk) else { return change(disk, &Mark::NOTHING) };
+    let protection = remote::protection(image);
+    let (held, hold) = hectare_mmp::hold_to_repair(disk, &sb, &protection, ignores).map_err(failed)?;
+    if let Some(why) = hold.why_unmarked() {
+        tell(format_args!(
+            "{name}: note: {why}: no other machine can see that the volume is being changed, so open it on none"
+        ));
+    }
+    let done = change(&held, &hold);
+    drop(held);
+    // After a failure, too; that one counts more.
+    let released = hold.release().map_err(failed);
+    done.and_then(|done| released.map(|()| done))
+}
+
+/// The superblock, or the first backup that can be used, or the superblock with a checksum that is wrong.
+pub(crate) fn any_superblock(device: &dyn Device) -> Option<SuperBlock> {
+    let mut bytes = [0; SIZE];
+    let read = device.read_at(SUPERBLOCK_OFFSET, &mut bytes);
+    let primary = read.ok().and_then(|()| SuperBlock::parse(&bytes, Bytes::new(u64::MAX)).ok());
+    let tolerances = Tolerances { allow_truncated: true, ..Tolerances::default() };
+    let backup = || Some(in_usual_places(device, tolerances)?.superblock);
+    primary.or_else(backup).or_else(|| SuperBlock::parse_torn(&bytes, Bytes::new(u64::MAX)).ok())
+}
+
+/// Refuses a device with a volume that another host has in use, before it is overwritten.
+pub(crate) fn refuse_living(image: &Path, name: &str, device: &dyn Device) -> Outcome {
+    hectare_mmp::refuse_living(device, &remote::protection(image)).map_err(|error| Failure::of(name, error))
 }
 
 /// Refuses a device that holds something else than an ext volume, by its name and with what to do.

@@ -7,6 +7,7 @@
 //! guessed: the error lists them.
 
 use crate::failure::{Failure, Outcome, tell};
+use crate::heading;
 use crate::image_device::{Hold, disk_of, file_device, holds_ext, whole_device};
 use crate::name::shown;
 use crate::partition_args::Part;
@@ -27,6 +28,7 @@ static OPENED: Mutex<Vec<(PathBuf, FileDevice)>> = Mutex::new(Vec::new());
 
 /// Other physical volumes of the group of an image.
 #[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = heading::PLACE)]
 pub(crate) struct PhysicalVolumes {
     /// Another file or device that holds a physical volume of the group of --lv; may be repeated
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]

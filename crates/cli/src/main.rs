@@ -18,6 +18,7 @@ mod entry;
 mod explanation;
 mod failure;
 mod free_extents;
+mod heading;
 mod image;
 mod image_device;
 mod image_path;
@@ -107,6 +108,8 @@ fn main() -> ExitCode {
         Cli::command().find_subcommand(name).is_some()
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
+    let at = command::mkfs::command_at(&arguments);
+    let arguments = command::find::spelt(arguments, at);
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
     let parsed = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,

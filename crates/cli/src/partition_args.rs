@@ -5,6 +5,7 @@
 //! volume in it.
 
 use crate::failure::{Failure, Outcome};
+use crate::heading;
 use crate::size_arg::parse_size;
 use hectare_device::{Device, SliceDevice};
 use hectare_disk::Backing;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 /// The part of an image or disk that holds the volume.
 #[derive(clap::Args, Clone, Copy, PartialEq, Eq, Default)]
+#[command(next_help_heading = heading::PLACE)]
 pub(crate) struct Part {
     /// The volume is in this partition of the image or disk (MBR or GPT): its number as in sda1, name or UUID
     #[arg(long, value_name = "N|NAME|UUID", conflicts_with = "offset", value_parser = parse_partition)]
@@ -156,6 +158,7 @@ impl Part {
 
 /// The part of the source images, where it differs from that of the destination.
 #[derive(clap::Args, Clone, Copy, Default)]
+#[command(next_help_heading = heading::PLACE)]
 pub(crate) struct SourcePart {
     /// The sources are in this partition of their images [default: as --partition]
     #[arg(long, value_name = "N|NAME|UUID", conflicts_with = "from_offset", value_parser = parse_partition)]

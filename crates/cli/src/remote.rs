@@ -6,6 +6,7 @@
 //! is refused for writing, unless it is to be taken over.
 
 use crate::failure::{Failure, Outcome, tell};
+use crate::heading;
 use crate::name::shown;
 use crate::size_arg::parse_size;
 use crate::store;
@@ -37,6 +38,7 @@ static TAKES_OVER: AtomicBool = AtomicBool::new(false);
 
 /// The memory for what is read from and written to a server.
 #[derive(clap::Args, Clone, Copy)]
+#[command(next_help_heading = heading::SERVERS)]
 pub(crate) struct Cache {
     /// For images on servers (nbd://...): memory for what was read and what is to be written; 0 for none
     #[arg(long = "cache", global = true, value_name = "SIZE", hide_short_help = true)]
@@ -75,6 +77,7 @@ impl Cache {
 
 /// How long a server may be away.
 #[derive(clap::Args, Clone, Copy, Default)]
+#[command(next_help_heading = heading::SERVERS)]
 pub(crate) struct ReconnectTimeout {
     /// For images on servers (nbd://...): give up if a lost connection can't be made again within this many
     /// seconds [default: 60]
@@ -100,6 +103,7 @@ pub(crate) fn timeout() -> Option<Duration> {
 
 /// What this side of a connection with TLS shows and verifies.
 #[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = heading::SERVERS)]
 pub(crate) struct Tls {
     /// For TLS (nbds://..., and serve): trust the authorities of this file (PEM) [default: the system's; serve asks
     /// its clients for certificates only if this is given]
@@ -156,6 +160,7 @@ pub(crate) fn arguments() -> Vec<OsString> {
 
 /// Whether a volume that was left in use is to be taken.
 #[derive(clap::Args, Clone, Copy, Default)]
+#[command(next_help_heading = heading::SERVERS)]
 pub(crate) struct Takeover {
     /// For volumes on servers and in object stores: take one whose writer is gone: one that does not renew its mark
     /// (MMP) while this waits, 22 seconds or more, or whose lease has ended
@@ -272,6 +277,7 @@ pub(crate) struct Export {
 impl Export {
     /// The export that an image is.
     pub(crate) fn of(image: &Path, write: bool) -> Outcome<Self> {
+        store::refuse_cache_file()?;
         let text = image.as_os_str().as_bytes();
         let fail = |error: hectare_nbd::Error| Failure::of(shown(text), error);
         let address = Address::parse(text).map_err(fail)?;

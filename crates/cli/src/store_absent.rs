@@ -29,6 +29,12 @@ pub(crate) fn is_there(_: &Path) -> bool {
     true
 }
 
+/// There is no such option.
+#[allow(clippy::unnecessary_wraps)] // as in a build with object stores
+pub(crate) fn refuse_cache_file() -> Outcome {
+    Ok(())
+}
+
 fn absent(image: &Path) -> Failure {
     let scheme = shown(image.as_os_str().as_bytes()).split("://").next().unwrap_or_default().to_owned();
     Failure::of(

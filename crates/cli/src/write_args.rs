@@ -1,6 +1,7 @@
 //! Arguments of the commands that open an image: of all, and of those that write into it.
 
 use crate::failure::{Failure, Outcome, tell};
+use crate::heading;
 use crate::image_device::{Hold, whole_device};
 use crate::partition_args::Part;
 use crate::reproducible;
@@ -34,6 +35,7 @@ impl Journal {
 
 /// What is tolerated of a damaged image that is only read.
 #[derive(clap::Args, Clone, Copy, Default)]
+#[command(next_help_heading = heading::DAMAGED)]
 pub(crate) struct Tolerant {
     /// Damaged images: read with the superblock in block N (a backup, as in e2fsck -b), or with the first
     /// that is whole (auto); broken group descriptors come from backups, too
@@ -188,7 +190,7 @@ pub(crate) struct Writing {
     pub(crate) part: Part,
     /// Allocation policy: mballoc, mballoc-linear, size-class, hybrid, best-fit or first-fit; mechanisms are
     /// added and left out after it (mballoc,-best-avail,+room: 'hectare bench mechanisms' lists them)
-    #[arg(long, value_name = "POLICY", default_value_t)]
+    #[arg(long, value_name = "POLICY", default_value_t, help_heading = heading::ALLOCATION)]
     policy: Policy,
     #[command(flatten)]
     tuning: Tuning,
@@ -207,6 +209,7 @@ pub(crate) struct Writing {
 
 /// Whether to report the search of allocation requests.
 #[derive(clap::Args, Clone, Copy)]
+#[command(next_help_heading = heading::ALLOCATION)]
 pub(crate) struct Explain {
     /// Afterwards, print the search of the last 10,000 allocation requests, summed up, and the last N of them
     /// (5) one by one: docs/explain.md explains the lines
@@ -261,6 +264,7 @@ impl FromStr for Policies {
 
 /// The tunables of the allocator.
 #[derive(clap::Args)]
+#[command(next_help_heading = heading::ALLOCATION)]
 pub(crate) struct Tuning {
     /// A tunable of the allocator, under its name in /sys/fs/ext4 (mb_max_to_scan=50), or stripe; may be
     /// repeated [default: the kernel's, and the stripe that the image was made for]

@@ -17,14 +17,14 @@ pub(crate) const READ_AGAIN: u32 = 5;
 /// The pause before each of these.
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a mark says of who has the device.
+/// Which process a mark names as the user of the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// This process has it.
     Ours,
     /// It can't be understood; the text says why.
     Unclear(String),
-    /// Somebody else has it, and this process must not change it any more; the text says who.
+    /// Another process has taken it, and this one must not change it any more; the text names the other.
     Lost(String),
 }
 
@@ -33,7 +33,7 @@ pub trait Fence: Send + Sync {
     /// How many bytes the mark has.
     fn mark_len(&self) -> usize;
 
-    /// Whether the mark was seen in its place so short ago that nobody else can have begun to make changes.
+    /// Whether the mark was seen in its place so recently that no other process can have begun to make changes.
     fn is_fresh(&self) -> bool;
 
     /// The time by the fence's clock, which goes on while the machine is suspended.

@@ -37,6 +37,7 @@ use crate::device::{check_change, check_range, copy_inside, copy_through_memory,
 use crate::{Device, Error, Extent, Operation, Reason, Result, Span};
 use direct::Direct;
 use hectare_units::{Bytes, index_of, low32, u64_of};
+use holes::LastData;
 use host_prealloc::Ahead;
 use parking_lot::Mutex;
 use punch::Holes;
@@ -84,6 +85,8 @@ pub struct FileDevice {
     /// Whether copying inside the kernel is worth trying.
     copies_in_kernel: bool,
     holes: Holes,
+    /// Data that the host was asked about.
+    last_data: LastData,
     /// Whether the host was found unable to make a single write durable.
     no_dsync: AtomicBool,
     /// The directory that holds a new name not yet known to be durable.
@@ -130,6 +133,7 @@ impl FileDevice {
             copies_in_kernel: kind == FileKind::Regular && copies_well(file.as_fd()),
             file,
             holes: Holes::default(),
+            last_data: LastData::default(),
             no_dsync: AtomicBool::new(false),
             unsynced_dir: Mutex::new(None),
         };
@@ -425,13 +429,17 @@ impl Device for FileDevice {
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
         let span = Span::new(at, len);
         check_change(self, Operation::Zero, span)?;
-        self.zero_range(span)
+        let done = self.zero_range(span);
+        self.last_data.forget();
+        done
     }
 
     fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
         let span = Span::new(at, len);
         check_change(self, Operation::Discard, span)?;
-        self.discard_range(span)
+        let done = self.discard_range(span);
+        self.last_data.forget();
+        done
     }
 
     fn copy_from(&self, at: Bytes, source: BorrowedFd<'_>, source_at: Bytes, len: Bytes) -> Result<Bytes> {
@@ -486,7 +494,7 @@ impl Device for FileDevice {
     fn extent_at(&self, at: Bytes, len: Bytes) -> Result<Extent> {
         let span = Span::new(at, len);
         check_range(self, Operation::Read, span)?;
-        Ok(holes::extent_at(&self.file, span))
+        Ok(self.last_data.extent_at(&self.file, span))
     }
 
     fn is_read_only(&self) -> bool {
@@ -558,5 +566,22 @@ mod tests {
             assert_eq!(at(len, Bytes::ZERO).len, Bytes::ZERO);
             assert!(device.extent_at(len, Bytes::new(1)).is_err());
         }
+    }
+
+    #[test]
+    fn holes_made_meanwhile_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let len = Bytes::mib(4);
+        let file =
+            FileOptions::new().write(true).create(folder.path().join("f"), len, Overwrite::Refuse).unwrap();
+        file.write_at(Bytes::ZERO, &vec![1; 4 << 20]).unwrap();
+        assert_eq!(file.extent_at(Bytes::ZERO, len).unwrap(), Extent::data(len));
+        assert_eq!(file.extent_at(Bytes::mib(1), Bytes::mib(2)).unwrap(), Extent::data(Bytes::mib(2)));
+        file.zero(Bytes::mib(1), Bytes::mib(1)).unwrap();
+        let hole = file.extent_at(Bytes::mib(1), Bytes::mib(2)).unwrap();
+        // A host that can't punch writes zeros.
+        assert!(!hole.is_zero || hole == Extent::zeros(Bytes::mib(1)));
+        file.write_at(Bytes::mib(1), &[2; 4096]).unwrap();
+        assert!(!file.extent_at(Bytes::mib(1), Bytes::mib(2)).unwrap().is_zero);
     }
 }

@@ -14,22 +14,29 @@
 //! Hazard: a record of zeros is a free slot. The record of an id that uses nothing and has no limits is
 //! therefore stored with a grace time of 1, which no clock gives ([`Record::render`]).
 //!
-//! Not here: the sums, which are a function of all inodes; the older file formats, which ext4 keeps only in
+//! Programs that read or change a file on a volume do it through [`QuotaFile`]; what space owners get or give up
+//! is summed by [`SpaceChanges`].
+//!
+//! Not here: the sums of all that is in use, which are a function of all inodes; the older file formats, which ext4 keeps only in
 //! visible files.
 
 mod build;
+mod changes;
 mod edit;
 mod info;
 mod lookup;
+mod placed;
 mod record;
 mod rehearsal;
 #[cfg(test)]
 mod tests;
 
 pub use build::build;
+pub use changes::{SpaceChanges, counts};
 pub use edit::{insert, remove};
 pub use info::Info;
 pub use lookup::{Slot, check_leaves, for_each, lookup};
+pub use placed::{QuotaFile, Storage, StorageMut, hole, tree_blocks};
 pub use record::{Record, Resource};
 pub use rehearsal::check_insert;
 

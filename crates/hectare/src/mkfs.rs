@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use hectare_device::{Device, FileOptions, Overwrite};
 pub use hectare_mkfs::FsType;
 use hectare_mkfs::{FormatOptions, Plan, execute, parse_features, refuse_occupied, whole_pages};
+use hectare_mmp::refuse_living;
 use hectare_units::{BlockSize, Bytes};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -95,11 +96,15 @@ impl Format {
     /// Makes a volume on a device, as large as it is.
     ///
     /// # Errors
-    /// If the device holds something that may not be replaced, the options are impossible, or writing failed.
+    /// If the device holds something that may not be replaced, or a volume that another host has in use (MMP),
+    /// the options are impossible, or writing failed.
     pub fn on_device(&self, device: &dyn Device) -> Result<()> {
         let name = device.name().to_owned();
         let failed = |cause| Error::invalid(name.clone(), cause);
-        if !self.replace {
+        if self.replace {
+            let protection = hectare_mmp::Options::default();
+            refuse_living(device, &protection).map_err(|cause| Error::invalid(name.clone(), cause))?;
+        } else {
             refuse_occupied(device).map_err(failed)?;
         }
         let plan = self.plan(&name, device.len(), device.is_zeroed())?;

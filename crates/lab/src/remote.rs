@@ -1,13 +1,14 @@
 //! Volumes on servers that fail: whether everything that was acknowledged as durable is still there.
 //!
-//! A run opens a volume over a connection to a server in this process, and works on it: overwrites, appends,
-//! replacements by rename, removals, `fsync` and `sync`, by a seed ([`program`]). Meanwhile the server and the
-//! network do what the seed chose ([`Fault`]). In the end the client is cut off in most runs, and the server loses
-//! a random part of what was not flushed. What is left is recovered and checked: by the checker, by an oracle
-//! such as e2fsck, and against what the program knows to be durable. A run that takes too long has hung.
+//! A run opens a volume over a connection to a server in this process, and works on it: overwrites,
+//! appends, replacements by rename, removals, `fsync` and `sync`, by a seed ([`program`]). Meanwhile the
+//! server and the network do what the seed chose ([`Fault`]). In the end the client is cut off in most
+//! runs, and the server loses a random part of what was not flushed. What is left is recovered and checked:
+//! by the checker, by an oracle such as e2fsck, and against what the program knows to be durable. A run
+//! that takes too long has hung.
 //!
-//! What the client is promised is what `docs/remote.md` says: lost connections, crashed servers and late replies
-//! are survived unseen; errors of the server end the volume, which then takes no further change.
+//! What the client is promised is what `docs/remote.md` says: lost connections, crashed servers and late
+//! replies are survived unseen; errors of the server end the volume, which then takes no further change.
 
 mod network;
 mod program;
@@ -23,6 +24,7 @@ use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::{SIZE, STATE_ERROR, SuperBlock};
 use hectare_mkfs::{FormatOptions, Plan, execute, parse_features};
 use hectare_nbd::{Address, NbdDevice, Options, Place};
+use hectare_repair::{Options as RepairOptions, Staged, write_out};
 use hectare_units::Bytes;
 use hectare_units::random::SplitMix64;
 use network::{Network, Served};
@@ -129,13 +131,13 @@ pub fn run(seed: u64, oracle: Option<Arc<Oracle>>) -> Result<Outcome> {
     }
 }
 
-type Told<T = ()> = std::result::Result<T, String>;
+type Checked<T = ()> = std::result::Result<T, String>;
 
-fn told(error: impl ToString) -> String {
+fn text_of(error: impl ToString) -> String {
     error.to_string()
 }
 
-fn one_run(seed: u64, folder: &Path, oracle: Option<&Oracle>) -> Told<Outcome> {
+fn one_run(seed: u64, folder: &Path, oracle: Option<&Oracle>) -> Checked<Outcome> {
     let mut random = SplitMix64::stream(seed, 1);
     let fault = Fault::of(seed);
     let store = Arc::new(Store::new(LEN, seed));
@@ -151,12 +153,12 @@ fn one_run(seed: u64, folder: &Path, oracle: Option<&Oracle>) -> Told<Outcome> {
         ..Options::default()
     };
     let address = Address { place: Place::Unix(folder.join("front")), export: b"vol".to_vec(), tls: None };
-    let client = Arc::new(NbdDevice::open(&address, &options).map_err(told)?);
+    let client = Arc::new(NbdDevice::open(&address, &options).map_err(text_of)?);
     let device: Arc<dyn Device> = match random.below(2) {
         0 => Arc::clone(&client) as _,
         _ => Arc::new(CacheDevice::new(Arc::clone(&client), CacheLimits::of(2 << 20))),
     };
-    let volume = Volume::open(device, open_options(seed)).map_err(told)?;
+    let volume = Volume::open(device, open_options(seed)).map_err(text_of)?;
     let mut program = Program::new(seed);
     let stop = AtomicBool::new(false);
     let longest = std::thread::scope(|scope| {
@@ -211,14 +213,14 @@ fn open_options(seed: u64) -> OpenOptions {
 }
 
 /// Makes a volume, with what differs for how things become durable.
-fn format(store: &Store, random: &mut SplitMix64) -> Told {
+fn format(store: &Store, random: &mut SplitMix64) -> Checked {
     const FEATURES: [&str; 5] = ["", "mmp", "fast_commit", "^metadata_csum,orphan_file", "quota"];
     let mut options = FormatOptions { journal_mib: Some(4), ..FormatOptions::default() };
     let features = random.pick(&FEATURES).copied().unwrap_or_default();
-    options.features.extend(parse_features(features).map_err(told)?);
-    let plan = Plan::new(&options, LEN, true).map_err(told)?;
-    execute(&plan, store, &plan.empty(), 1).map_err(told)?;
-    store.flush().map_err(told)
+    options.features.extend(parse_features(features).map_err(text_of)?);
+    let plan = Plan::new(&options, LEN, true).map_err(text_of)?;
+    execute(&plan, store, &plan.empty(), 1).map_err(text_of)?;
+    store.flush().map_err(text_of)
 }
 
 /// Does what the fault is while the program works.
@@ -230,7 +232,7 @@ fn harm(
     store: &Arc<Store>,
     folder: &Path,
     stop: &AtomicBool,
-) -> Told {
+) -> Checked {
     let mut random = SplitMix64::stream(seed, 2);
     store.misbehave(fault, network.cutter());
     let (began, mut crashes) = (Instant::now(), 0);
@@ -260,21 +262,24 @@ fn harm(
 }
 
 /// Recovers what is left, and checks it. Returns how many promises were kept.
-fn judge(bytes: &[u8], seed: u64, program: &Program, oracle: Option<&Oracle>) -> Told<u64> {
+fn judge(bytes: &[u8], seed: u64, program: &Program, oracle: Option<&Oracle>) -> Checked<u64> {
     let memory = Arc::new(MemoryDevice::new(LEN));
-    memory.write_at(Bytes::ZERO, bytes).map_err(told)?;
+    memory.write_at(Bytes::ZERO, bytes).map_err(text_of)?;
     clear_mark(&memory)?;
     let device: Arc<dyn Device> = Arc::clone(&memory) as _;
     let failed = |error| format!("not recovered: {error}");
     if has_noted_errors(&memory)? {
-        // An error of the server was noted in the superblock: it is for e2fsck now, and what is promised is there.
-        return program.check(&Volume::open(device, OpenOptions::read_only()).map_err(failed)?);
+        // An error of the server was noted in the superblock. What is promised is there even so, and the
+        // volume is sound but for that note: to take it away loses nothing, and nothing of what was
+        // promised.
+        program.check(&Volume::open(Arc::clone(&device), OpenOptions::read_only()).map_err(failed)?)?;
+        mend(&device)?;
     }
     let volume = Volume::open(device, open_options(seed)).map_err(failed)?;
     let promises = program.check(&volume)?;
     volume.close().map_err(|error| format!("after recovery it can't be closed: {error}"))?;
     drop(volume);
-    let report = hectare_check::check(&*memory, &CheckOptions::default()).map_err(told)?;
+    let report = hectare_check::check(&*memory, &CheckOptions::default()).map_err(text_of)?;
     if let Some(first) = report.problems.first() {
         return Err(format!("after recovery: {first}"));
     }
@@ -282,13 +287,26 @@ fn judge(bytes: &[u8], seed: u64, program: &Program, oracle: Option<&Oracle>) ->
     Ok(promises)
 }
 
-fn superblock(memory: &MemoryDevice) -> Told<SuperBlock> {
-    let mut bytes = [0; SIZE];
-    memory.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(told)?;
-    SuperBlock::parse(&bytes, LEN).map_err(told)
+/// Mends a volume with an error in its superblock; it must not need more than could be taken from it
+/// without loss.
+fn mend(device: &Arc<dyn Device>) -> Checked {
+    let failed = |error: &dyn std::fmt::Display| format!("after an error it can't be mended: {error}");
+    let staged = Staged::new(Arc::clone(device));
+    let repaired = staged.repair(&RepairOptions::default()).map_err(|error| failed(&error))?;
+    if let Some(lost) = repaired.mends.iter().find(|mend| mend.loses) {
+        return Err(format!("after an error something is lost: {lost}"));
+    }
+    let written = write_out(&staged, &repaired.order, 1, None::<Vec<u8>>, || Ok(()));
+    written.map(drop).map_err(|error| failed(&error))
 }
 
-fn has_noted_errors(memory: &Arc<MemoryDevice>) -> Told<bool> {
+fn superblock(memory: &MemoryDevice) -> Checked<SuperBlock> {
+    let mut bytes = [0; SIZE];
+    memory.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(text_of)?;
+    SuperBlock::parse(&bytes, LEN).map_err(text_of)
+}
+
+fn has_noted_errors(memory: &Arc<MemoryDevice>) -> Checked<bool> {
     // The newest superblock may be in the journal.
     let volume = Volume::open(Arc::clone(memory) as _, OpenOptions::read_only());
     let volume = volume.map_err(|error| format!("it can't even be read: {error}"))?;
@@ -296,13 +314,13 @@ fn has_noted_errors(memory: &Arc<MemoryDevice>) -> Told<bool> {
 }
 
 /// The client is gone for good, so its mark (`mmp`) need not be waited for.
-fn clear_mark(memory: &MemoryDevice) -> Told {
+fn clear_mark(memory: &MemoryDevice) -> Checked {
     let sb = superblock(memory)?;
     if sb.features().incompat.contains(Incompat::MMP) {
         let block = hectare_units::BlockNr::new(sb.raw().s_mmp_block.get());
         let clean = Mmp { status: Status::Clean, time: 0, check_interval: 5 };
         let at = block.offset(sb.geometry().block_size);
-        memory.write_at(at, &clean.render(sb.seed())).map_err(told)?;
+        memory.write_at(at, &clean.render(sb.seed())).map_err(text_of)?;
     }
     Ok(())
 }

@@ -14,8 +14,8 @@
 //!   overwritten.
 //! - *Metadata from strangers*: bounded in length and depth, every place checked to lie on its device, and not
 //!   on the label or the metadata.
-//! - *The system may have the group active.* A block device is locked by whoever opens it; files that a loop
-//!   device has are noticed as well. Locks of a cluster are not taken: a group that has them is only read.
+//! - *The system may have the group active.* A block device is locked by the process that opens it; files that a
+//!   loop device has are noticed as well. Locks of a cluster are not taken: a group that has them is only read.
 //!
 //! What it is not: it changes no group, and knows nothing of what lies on the volumes.
 

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// The shortest and the longest interval, in seconds, after which the user of a volume must have changed the
 /// block.
 const CHECK_MIN: u16 = 5;
-const CHECK_MAX: u16 = 300;
+pub(crate) const CHECK_MAX: u16 = 300;
 
 /// The largest number that is no mark.
 const SEQUENCE_MAX: u32 = 0xe24d_4d4f;
@@ -80,14 +80,22 @@ impl MmpBlock {
     }
 
     fn read(&self, device: &dyn Device) -> Result<Mmp> {
+        Ok(Mmp::parse(&self.read_bytes(device)?, self.block, self.seed)?)
+    }
+
+    pub(crate) fn read_bytes(&self, device: &dyn Device) -> Result<[u8; LEN]> {
         let mut bytes = [0; LEN];
         // A device that keeps what it has read would show the mark of a living host as one that stands still.
         device.read_fresh(self.at, &mut bytes)?;
-        Ok(Mmp::parse(&bytes, self.block, self.seed)?)
+        Ok(bytes)
     }
 
     pub(crate) fn write(&self, device: &dyn Device, mmp: &Mmp) -> Result<()> {
-        Ok(device.write_durable(self.at, &[IoSlice::new(&mmp.render(self.seed))])?)
+        self.write_bytes(device, &mmp.render(self.seed))
+    }
+
+    pub(crate) fn write_bytes(&self, device: &dyn Device, bytes: &[u8; LEN]) -> Result<()> {
+        Ok(device.write_durable(self.at, &[IoSlice::new(bytes)])?)
     }
 }
 
@@ -129,35 +137,48 @@ pub fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, options: &Options) -> Re
     let Some(place) = MmpBlock::of(sb) else { return Ok(None) };
     let began = Clock::Boot.now();
     let found = place.read(&**device)?;
-    let wait = match &found.status {
-        Status::Clean => Wait::Settle(began, options.settle, wait_for(&found, sb, place.block)?),
-        Status::Fsck => {
-            return Err(Error::InUse(
-                "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear \
-                 the mark with tune2fs -f -E clear_mmp"
-                    .into(),
-            ));
-        }
-        Status::InUse { .. } if !options.waits => {
-            let gone = ", or, if that host is gone, take it over (--takeover) or clear the mark with \
-                        tune2fs -f -E clear_mmp";
-            return Err(in_use(&found, gone));
-        }
-        Status::InUse { .. } => {
-            let wait = wait_for(&found, sb, place.block)?;
-            let (seconds, user) = (2 * wait.as_secs(), described(&found));
-            warn!("the volume may be in use by {user} (MMP): waiting {seconds} seconds to see");
-            thread::sleep(wait);
-            let again = place.read(&**device)?;
-            if again.status != found.status {
-                return Err(in_use(&again, ""));
-            }
-            Wait::Full(wait)
-        }
+    let wait = match outwait(&**device, sb, place, &found, options.waits)? {
+        None => Wait::Settle(began, options.settle, wait_for(&found, sb, place.block)?),
+        Some(wait) => Wait::Full(wait),
     };
     let mut guard = Guard::take(device, sb, place, &wait)?;
     guard.fixed_time = options.fixed_time;
     Ok(Some(guard))
+}
+
+/// Waits, where the block does not say *clean*, for as long as its user may take to change it; returns how long
+/// that was.
+///
+/// # Errors
+/// [`Error::InUse`] if it was changed, or is not to be waited for; the others if it can't be read.
+pub(crate) fn outwait(
+    device: &dyn Device,
+    sb: &SuperBlock,
+    place: MmpBlock,
+    found: &Mmp,
+    waits: bool,
+) -> Result<Option<Duration>> {
+    match &found.status {
+        Status::Clean => Ok(None),
+        Status::Fsck => Err(Error::InUse(
+            "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear \
+             the mark with tune2fs -f -E clear_mmp"
+                .into(),
+        )),
+        Status::InUse { .. } if !waits => {
+            let gone = ", or, if that host is gone, take it over (--takeover) or clear the mark with \
+                        tune2fs -f -E clear_mmp";
+            Err(in_use(found, gone))
+        }
+        Status::InUse { .. } => {
+            let wait = wait_for(found, sb, place.block)?;
+            let (seconds, user) = (2 * wait.as_secs(), described(found));
+            warn!("the volume may be in use by {user} (MMP): waiting {seconds} seconds to see");
+            thread::sleep(wait);
+            let again = place.read(device)?;
+            if again.status != found.status { Err(in_use(&again, "")) } else { Ok(Some(wait)) }
+        }
+    }
 }
 
 /// How long to wait between writing our mark and reading it again.
@@ -182,7 +203,7 @@ impl Wait {
 }
 
 /// How long the user of a volume may take to change the block.
-fn wait_for(found: &Mmp, sb: &SuperBlock, block: BlockNr) -> Result<Duration> {
+pub(crate) fn wait_for(found: &Mmp, sb: &SuperBlock, block: BlockNr) -> Result<Duration> {
     let interval = sb.raw().s_mmp_update_interval.get().max(CHECK_MIN).max(found.check_interval);
     if interval > CHECK_MAX {
         let what = format!("it asks to wait {interval} seconds, and {CHECK_MAX} is the most");
@@ -215,7 +236,13 @@ pub(crate) fn described(mmp: &Mmp) -> String {
 }
 
 impl Guard {
-    fn take(device: &Arc<dyn Device>, sb: &SuperBlock, place: MmpBlock, wait: &Wait) -> Result<Self> {
+    /// Puts this host's mark into the block, and has it renewed if it is still there after a wait.
+    pub(crate) fn take(
+        device: &Arc<dyn Device>,
+        sb: &SuperBlock,
+        place: MmpBlock,
+        wait: &Wait,
+    ) -> Result<Self> {
         let interval = sb.raw().s_mmp_update_interval.get().max(1);
         let mine = Mmp {
             status: Status::InUse {

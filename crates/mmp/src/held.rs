@@ -4,6 +4,9 @@
 //! kept until the end, while the device has this host's mark. A superblock that names another block, or
 //! seals it otherwise, takes the mark with it.
 //!
+//! A volume that is to be repaired is held by the same device ([`crate::hold_to_repair`]); its block may be
+//! damaged, and is then left as the program wrote it, to the byte.
+//!
 //! Hazards:
 //! - The program must write the superblock by itself, at its place, as all of this project do. A log that is
 //!   replayed later has the block as the program wrote it.
@@ -12,6 +15,7 @@
 use crate::error::Result;
 use crate::guard::{Guard, LEN, MmpBlock, Options, enter};
 use crate::lease::Lease;
+use crate::unmarked::Unmarked;
 use hectare_device::{Device, Error, Extent, Operation, Reason};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::Mmp;
@@ -36,53 +40,93 @@ struct Hidden {
     bytes: [u8; LEN],
 }
 
-/// A mark that is to be taken away.
-pub struct Hold(Option<Arc<Held>>);
+/// What is to be done about the mark at the end.
+pub struct Hold(Holding);
+
+enum Holding {
+    /// The volume has no such protection.
+    Nothing,
+    /// The mark is to be taken away.
+    Marked(Arc<Held>),
+    /// There is no mark, since the block is damaged.
+    Unmarked(Arc<dyn Device>, Unmarked),
+}
 
 /// Marks the volume on a device as in use, if it has the protection, and gives the device to change it on.
 ///
 /// # Errors
 /// [`crate::Error::InUse`] if another host has the volume; the others if it can't be read or written.
 pub fn hold(device: &Arc<dyn Device>, options: &Options) -> Result<(Arc<dyn Device>, Hold)> {
+    let nothing = || (Arc::clone(device), Hold::NOTHING);
     let mut bytes = [0; SIZE];
     if device.len() < SUPERBLOCK_OFFSET + Bytes::of(SIZE) {
-        return Ok((Arc::clone(device), Hold(None)));
+        return Ok(nothing());
     }
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
     // What is no volume is the program's to refuse.
-    let Ok(sb) = SuperBlock::parse(&bytes, device.len()) else { return Ok((Arc::clone(device), Hold(None))) };
-    let Some(place) = MmpBlock::of(&sb) else { return Ok((Arc::clone(device), Hold(None))) };
-    let Some(guard) = enter(device, &sb, options)? else { return Ok((Arc::clone(device), Hold(None))) };
-    let mut bytes = [0; LEN];
-    bytes.copy_from_slice(&guard.clean().render(place.seed));
-    let (hidden, lease) = (Hidden { place, bytes }, guard.lease());
-    let held = Arc::new(Held {
-        inner: Arc::clone(device),
-        guard: Mutex::new(Some(guard)),
-        lease,
-        hidden: Mutex::new(Some(hidden)),
-    });
-    Ok((Arc::<Held>::clone(&held), Hold(Some(held))))
+    let Ok(sb) = SuperBlock::parse(&bytes, device.len()) else { return Ok(nothing()) };
+    let Some(place) = MmpBlock::of(&sb) else { return Ok(nothing()) };
+    let Some(guard) = enter(device, &sb, options)? else { return Ok(nothing()) };
+    let bytes = guard.clean().render(place.seed);
+    Ok(Held::over(device, guard, place, bytes))
 }
 
 impl Hold {
-    /// Leaves the block as the program wrote it, which is *clean*, and flushes.
+    /// That of a volume without the protection.
+    pub const NOTHING: Self = Self(Holding::Nothing);
+
+    /// Of a volume whose block is damaged.
+    pub(crate) fn unmarked(device: &Arc<dyn Device>, unmarked: Unmarked) -> Self {
+        Self(Holding::Unmarked(Arc::clone(device), unmarked))
+    }
+
+    /// Why other hosts can't see that the volume is being changed, if they can't.
+    #[must_use]
+    pub fn why_unmarked(&self) -> Option<&str> {
+        match &self.0 {
+            Holding::Unmarked(_, unmarked) => Some(unmarked.why()),
+            Holding::Nothing | Holding::Marked(_) => None,
+        }
+    }
+
+    /// Looks whether the volume is still this program's, before it changes the first byte of one whose block is
+    /// damaged; each change of one that has a mark asks by itself.
+    ///
+    /// # Errors
+    /// [`crate::Error::InUse`] if somebody has written to the block.
+    pub fn check(&self) -> Result<()> {
+        match &self.0 {
+            Holding::Unmarked(device, unmarked) => unmarked.check(&**device),
+            Holding::Nothing | Holding::Marked(_) => Ok(()),
+        }
+    }
+
+    /// Leaves the block as the program wrote it, which is *clean* unless it put back a damaged one, and flushes.
     ///
     /// # Errors
     /// If another host has written to the block ([`crate::Error::InUse`]), or it can't be written.
     pub fn release(self) -> Result<()> {
-        let Some(held) = self.0 else { return Ok(()) };
+        let Holding::Marked(held) = self.0 else { return Ok(()) };
         let Some(guard) = held.guard.lock().take() else { return Ok(()) };
         held.inner.flush()?;
-        let last = match &*held.hidden.lock() {
-            Some(Hidden { place, bytes }) => Mmp::parse(bytes, place.block, place.seed)?,
-            None => guard.clean(),
+        let hidden = held.hidden.lock();
+        let clean = guard.clean();
+        let last = match &*hidden {
+            Some(Hidden { place, bytes }) => Mmp::parse(bytes, place.block, place.seed).unwrap_or(clean),
+            None => clean,
         };
-        if guard.leave_as(last)? {
-            return Ok(());
+        let is_exact = hidden.as_ref().is_none_or(|hidden| last.render(hidden.place.seed) == hidden.bytes);
+        if !guard.leave_as(last)? {
+            let who = held.lease.lost().unwrap_or_default();
+            return Err(crate::Error::InUse(format!(
+                "another host has the volume (MMP): {who}; run e2fsck -f"
+            )));
         }
-        let who = held.lease.lost().unwrap_or_default();
-        Err(crate::Error::InUse(format!("another host has the volume (MMP): {who}; run e2fsck -f")))
+        match &*hidden {
+            // With names of an earlier user, say.
+            Some(hidden) if !is_exact => hidden.place.write_bytes(&*held.inner, &hidden.bytes),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -97,6 +141,23 @@ fn range(at: Bytes, len: usize) -> Range<u64> {
 }
 
 impl Held {
+    /// A device whose block is in the guard's care; the program finds it as `bytes`.
+    pub(crate) fn over(
+        device: &Arc<dyn Device>,
+        guard: Guard,
+        place: MmpBlock,
+        bytes: [u8; LEN],
+    ) -> (Arc<dyn Device>, Hold) {
+        let lease = guard.lease();
+        let held = Arc::new(Self {
+            inner: Arc::clone(device),
+            guard: Mutex::new(Some(guard)),
+            lease,
+            hidden: Mutex::new(Some(Hidden { place, bytes })),
+        });
+        (Arc::<Self>::clone(&held), Hold(Holding::Marked(held)))
+    }
+
     /// Whether a range touches the block or the superblock.
     fn is_special(&self, span: &Range<u64>) -> bool {
         let block = self.hidden.lock().as_ref().map(|hidden| range(hidden.place.at, LEN));

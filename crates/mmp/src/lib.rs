@@ -9,6 +9,8 @@
 //! - [`enter`] and [`Guard`] are for the engine, which knows of the mark.
 //! - [`hold`] gives a device ([`Held`]) to programs that change a volume as a whole and know of no mark,
 //!   such as a resize: they find the block *clean*, and may move it, seal it otherwise or take it away.
+//! - [`hold_to_repair`] does the same for a volume that is broken, also in its block.
+//! - [`refuse_living`] is for programs that destroy what a device holds.
 //!
 //! What it is not: a lock on this host. That is the device's.
 
@@ -16,10 +18,13 @@ mod error;
 mod guard;
 mod held;
 mod lease;
+mod repairing;
 #[cfg(test)]
 mod tests;
+mod unmarked;
 
 pub use error::{Error, Result};
 pub use guard::{Guard, OnLoss, Options, enter};
 pub use held::{Held, Hold, hold};
 pub use lease::taken;
+pub use repairing::{hold_to_repair, refuse_living};

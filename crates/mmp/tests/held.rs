@@ -7,18 +7,24 @@ use hectare_device::{Device, FileOptions, MemoryDevice};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_mmp::{Error, Options, hold};
+use hectare_mmp::{Error, Options, enter, hold, hold_to_repair, refuse_living};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{Skip, dumpe2fs_superblock, mke2fs, scratch, skip};
 use hectare_units::{BlockNr, Bytes, GroupNr};
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// A volume that has the protection, with blocks of 1 KiB.
 fn protected() -> Result<Arc<MemoryDevice>, Skip> {
+    protected_with("mmp")
+}
+
+/// One with these features.
+fn protected_with(features: &str) -> Result<Arc<MemoryDevice>, Skip> {
     let image = scratch::fresh("mmp");
-    mke2fs(&["-t", "ext4", "-b", "1024", "-O", "mmp", "-E", "mmp_update_interval=1"], &image, "16M")?;
+    mke2fs(&["-t", "ext4", "-b", "1024", "-O", features, "-E", "mmp_update_interval=1"], &image, "16M")?;
     let bytes = fs::read(&image).unwrap();
     fs::remove_file(image).unwrap();
     Ok(Arc::new(MemoryDevice::from_bytes(&bytes)))
@@ -121,4 +127,139 @@ fn e2fsprogs_see_that_a_volume_is_held() {
     let after = dumpe2fs_superblock(&image).unwrap();
     assert_eq!(after.field("Filesystem volume name"), "<none>");
     fs::remove_file(image).unwrap();
+}
+
+/// How long a user of the volume may take to renew its mark.
+const WATCHED: Duration = Duration::from_secs(11);
+
+/// Another host that renews its mark until it is stopped.
+fn while_used<T>(disk: &MemoryDevice, sb: &SuperBlock, act: impl FnOnce() -> T) -> T {
+    let (stop, at) = (AtomicBool::new(false), place(sb).offset(sb.geometry().block_size));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for sequence in 1.. {
+                let status = Status::InUse { node: "elsewhere".into(), device: "sdz".into(), sequence };
+                let mmp = Mmp { status, time: 1_800_000_000, check_interval: 5 };
+                disk.write_at(at, &mmp.render(sb.seed())).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let done = act();
+        stop.store(true, Ordering::SeqCst);
+        done
+    })
+}
+
+fn place(sb: &SuperBlock) -> BlockNr {
+    BlockNr::new(sb.raw().s_mmp_block.get())
+}
+
+fn block_at(device: &dyn Device, sb: &SuperBlock) -> Vec<u8> {
+    let mut bytes = vec![0; 1024];
+    device.read_at(place(sb).offset(sb.geometry().block_size), &mut bytes).unwrap();
+    bytes
+}
+
+#[track_caller]
+fn in_use<T>(result: Result<T, Error>, words: &str) {
+    match result {
+        Err(Error::InUse(text)) => assert!(text.contains(words) && !text.contains('\n'), "{text}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it is in use"),
+    }
+}
+
+#[test]
+fn a_repair_holds_the_volume_and_leaves_the_block_to_the_byte() {
+    let disk = match protected_with("mmp,^metadata_csum") {
+        Ok(disk) => disk,
+        Err(reason) => skip!("a_repair_holds_the_volume", reason),
+    };
+    let (sb, inner) = (superblock(&*disk), Arc::<MemoryDevice>::clone(&disk) as Arc<dyn Device>);
+    // As the kernel leaves it: clean, and with names.
+    let mut left = block_at(&*disk, &sb);
+    left[16..20].copy_from_slice(b"node");
+    disk.write_at(place(&sb).offset(sb.geometry().block_size), &left).unwrap();
+    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), false).unwrap();
+    assert!(hold_.why_unmarked().is_none() && block_at(&*held, &sb) == left);
+    assert!(is_in_use(&mark(&*disk, &sb, place(&sb))));
+    let at_once = Options { waits: false, ..Options::default() };
+    in_use(enter(&inner, &sb, &at_once).map(drop), "in use by host");
+    in_use(hold_to_repair(&inner, &sb, &at_once, false), "--takeover");
+    in_use(refuse_living(&*inner, &at_once), "in use by host");
+    drop(held);
+    hold_.release().unwrap();
+    assert!(block_at(&*disk, &sb) == left, "nothing was repaired");
+
+    // A program that puts a damaged block back, as an undo does.
+    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), false).unwrap();
+    held.write_at(place(&sb).offset(sb.geometry().block_size), &[9; 1024]).unwrap();
+    assert!(is_in_use(&mark(&*disk, &sb, place(&sb))));
+    drop(held);
+    hold_.release().unwrap();
+    assert!(block_at(&*disk, &sb) == [9; 1024]);
+}
+
+#[test]
+fn a_living_host_keeps_a_volume_from_repairs_and_formats() {
+    let disk = match protected() {
+        Ok(disk) => disk,
+        Err(reason) => skip!("a_living_host_keeps_a_volume", reason),
+    };
+    let (sb, inner) = (superblock(&*disk), Arc::<MemoryDevice>::clone(&disk) as Arc<dyn Device>);
+    while_used(&disk, &sb, || {
+        std::thread::scope(|scope| {
+            scope.spawn(|| in_use(hold_to_repair(&inner, &sb, &Options::default(), false), "host elsewhere"));
+            scope.spawn(|| in_use(refuse_living(&*inner, &Options::default()), "host elsewhere"));
+        });
+    });
+    // It has crashed.
+    let began = Instant::now();
+    refuse_living(&*inner, &Options::default()).unwrap();
+    assert!(began.elapsed() >= WATCHED);
+    // That is known.
+    let began = Instant::now();
+    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), true).unwrap();
+    assert!(began.elapsed() < WATCHED);
+    assert_eq!(mark(&*held, &sb, place(&sb)).status, Status::Clean);
+    drop(held);
+    hold_.release().unwrap();
+    assert_eq!(mark(&*disk, &sb, place(&sb)).status, Status::Clean);
+}
+
+#[test]
+fn a_damaged_block_is_watched_and_gets_no_mark() {
+    let disk = match protected() {
+        Ok(disk) => disk,
+        Err(reason) => skip!("a_damaged_block_is_watched", reason),
+    };
+    let (sb, inner) = (superblock(&*disk), Arc::<MemoryDevice>::clone(&disk) as Arc<dyn Device>);
+    let at = place(&sb).offset(sb.geometry().block_size);
+    disk.write_at(at, &[9; 1024]).unwrap();
+    let at_once = Options { waits: false, ..Options::default() };
+    in_use(hold_to_repair(&inner, &sb, &at_once, false), "--takeover");
+    let began = Instant::now();
+    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), false).unwrap();
+    assert!(began.elapsed() >= WATCHED);
+    assert!(hold_.why_unmarked().unwrap().contains("magic number"));
+    hold_.check().unwrap();
+    assert!(block_at(&*disk, &sb) == [9; 1024] && block_at(&*held, &sb) == [9; 1024]);
+    // Its user writes it anew after all.
+    disk.write_at(at, &[8; 1024]).unwrap();
+    in_use(hold_.check(), "another host");
+    hold_.release().unwrap();
+    // A user that lives does so in time.
+    std::thread::scope(|scope| {
+        let repair = scope.spawn(|| hold_to_repair(&inner, &sb, &Options::default(), false).map(drop));
+        std::thread::sleep(Duration::from_secs(2));
+        while_used(&disk, &sb, || in_use(repair.join().unwrap(), "another host"));
+    });
+    // A block that can't be there is no reason to wait.
+    let began = Instant::now();
+    let (_, hold_) = hold_to_repair(&inner, &moved(&sb, BlockNr::new(1 << 40)), &at_once, false).unwrap();
+    assert!(began.elapsed() < WATCHED && hold_.why_unmarked().unwrap().contains("can't be"));
 }

@@ -12,20 +12,23 @@
 //! durable that has reached the server; `remount LIST` checks whether the options can be changed while
 //! mounted; `tune NAME=VALUE ...` sets these tunables, all or none. An empty answer means success, a text is
 //! the reason why not. `gather INODE` moves the blocks of a file or directory together, `places INODE` only
-//! looks; both return a [`GatherReport`] as JSON. One client at a time is sent metrics, for [`PATIENCE`] at
+//! looks; both return a [`GatherReport`] as JSON. `free GROUP`, `extents INODE` and `move ...` are the steps
+//! of making free space whole ([`crate::moves`]). One client at a time is sent metrics, for [`PATIENCE`] at
 //! most; a request that may take longer has a thread of its own.
 
 use crate::deadline::{connected, read_within};
+use crate::moves::{Free, GatherReport, Moved, Refusable};
 use crate::report::Report;
 use crate::shared::{Shared, json};
-use hectare_engine::{Explanation, Gathered};
+use hectare_engine::Explanation;
+use hectare_ext4::extent::Extent;
 use hectare_fuse::{MountedImage, mounted_image};
-use hectare_units::InodeNr;
+use hectare_units::{BlockNr, GroupNr, InodeNr};
 use log::{debug, info};
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -58,8 +61,6 @@ const EXPLAIN: &str = "explain";
 const SYNC: &str = "sync";
 const REMOUNT: &str = "remount ";
 const TUNE: &str = "tune ";
-const GATHER: &str = "gather ";
-const PLACES: &str = "places ";
 
 /// Why a mount did not report its metrics.
 #[derive(Debug, thiserror::Error)]
@@ -76,22 +77,12 @@ pub enum AskError {
     /// The server's reason for a refusal.
     #[error("{0}")]
     Refused(String),
+    /// The volume takes no changes any more; the server's reason.
+    #[error("{0}")]
+    Ended(String),
     /// The answer can't be parsed.
     #[error("its server is of another version: {0}")]
     Odd(serde_json::Error),
-}
-
-/// What became of the blocks of a file.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct GatherReport {
-    /// In how many places they were.
-    pub before: u64,
-    /// In how many they are now, or could be.
-    pub after: u64,
-    /// Bytes that moved.
-    pub bytes: u64,
-    /// Why they could not be moved.
-    pub refused: Option<String>,
 }
 
 /// The possible directories for a user's sockets, the best first.
@@ -216,31 +207,10 @@ impl Shared {
         if request == EXPLAIN {
             return json(&self.watched.volume.explanation());
         }
-        for (name, is_move) in [(GATHER, true), (PLACES, false)] {
-            if let Some(number) = request.strip_prefix(name) {
-                let refused = |refused| GatherReport { refused: Some(refused), ..GatherReport::default() };
-                return json(&self.gather(number, is_move).unwrap_or_else(refused));
-            }
+        if let Some(answer) = self.moving(request) {
+            return answer;
         }
         self.work(request).err().unwrap_or_default().into_bytes()
-    }
-
-    /// Moves the blocks of an inode together, or looks at them. Inodes of the format are refused.
-    fn gather(&self, number: &str, is_move: bool) -> Result<GatherReport, String> {
-        let number: u32 = number.parse().map_err(|_| format!("{number} is no number of an inode"))?;
-        // The kernel knows the root of a mount by its own number.
-        let nr = if number == 1 { InodeNr::ROOT } else { InodeNr::new(number) };
-        let volume = &self.watched.volume;
-        let told = |error: hectare_engine::Error| error.to_string();
-        if !is_move {
-            let blocks = volume.inode_blocks(nr).map_err(told)?;
-            let (before, after) = (blocks.places(), blocks.stretches());
-            return Ok(GatherReport { before, after, ..GatherReport::default() });
-        }
-        let Gathered { before, after, moved } = volume.gather(nr).map_err(told)?;
-        let size = volume.superblock().geometry().block_size;
-        let bytes = moved.get().saturating_mul(size.bytes().get());
-        Ok(GatherReport { before, after, bytes, refused: None })
     }
 
     /// Executes a request, or returns why not.
@@ -320,10 +290,61 @@ pub fn tune(dir: &Path, given: &[String]) -> Result<(), AskError> {
 /// # Errors
 /// If the server does not answer; [`AskError::Refused`] with its reason if they can't be moved.
 pub fn gather(mount: &MountedImage, inode: u64, dry_run: bool) -> Result<GatherReport, AskError> {
-    let request = if dry_run { PLACES } else { GATHER };
-    let answer = answer(mount, &format!("{request}{inode}"), (WORK_PATIENCE, REFUSAL_MAX))?;
-    let report: GatherReport = serde_json::from_slice(&answer).map_err(AskError::Odd)?;
-    match report.refused {
+    let request = if dry_run { "places" } else { "gather" };
+    reported(mount, &format!("{request} {inode}"), REFUSAL_MAX)
+}
+
+/// The free runs of a group of a mounted volume, and how the volume is laid out.
+///
+/// # Errors
+/// If the server does not answer, or answers what can't be; [`AskError::Refused`] with its reason.
+pub fn free_runs(mount: &MountedImage, group: GroupNr) -> Result<Free, AskError> {
+    let free: Free = reported(mount, &format!("free {group}"), REPORT_MAX)?;
+    if free.is_possible() { Ok(free) } else { Err(odd()) }
+}
+
+/// The extents of a file of a mounted volume, in order.
+///
+/// # Errors
+/// As [`free_runs`].
+pub fn extents(mount: &MountedImage, inode: InodeNr) -> Result<Vec<Extent>, AskError> {
+    let found: crate::moves::Extents = reported(mount, &format!("extents {inode}"), REPORT_MAX)?;
+    found.extents().ok_or_else(odd)
+}
+
+/// Has the server of a mount move an extent to free blocks; returns whether it was moved: not if the file lies
+/// elsewhere by now, or if the blocks are in use.
+///
+/// # Errors
+/// If the server does not answer; [`AskError::Refused`] with its reason if this extent can't be moved;
+/// [`AskError::Ended`] if the volume takes no changes any more.
+pub fn move_extent(
+    mount: &MountedImage,
+    inode: InodeNr,
+    extent: Extent,
+    to: BlockNr,
+) -> Result<bool, AskError> {
+    let Extent { logical, len, physical, unwritten } = extent;
+    let request = format!("move {inode} {logical} {len} {physical} {} {to}", u8::from(unwritten));
+    match reported(mount, &request, REFUSAL_MAX)? {
+        Moved { ended: Some(reason), .. } => Err(AskError::Ended(reason)),
+        Moved { moved, .. } => Ok(moved),
+    }
+}
+
+fn odd() -> AskError {
+    AskError::Odd(serde::de::Error::custom("it names blocks that can't be"))
+}
+
+/// The answer to a request that may be refused.
+fn reported<T: Refusable + DeserializeOwned>(
+    mount: &MountedImage,
+    request: &str,
+    len_max: usize,
+) -> Result<T, AskError> {
+    let answer = answer(mount, request, (WORK_PATIENCE, len_max))?;
+    let mut report: T = serde_json::from_slice(&answer).map_err(AskError::Odd)?;
+    match report.refused().take() {
         Some(reason) => Err(AskError::Refused(reason)),
         None => Ok(report),
     }

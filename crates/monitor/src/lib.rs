@@ -17,6 +17,7 @@ mod deadline;
 mod history;
 mod http;
 mod monitor;
+mod moves;
 mod page;
 mod prometheus;
 mod report;
@@ -24,8 +25,11 @@ mod shared;
 mod survey;
 mod watched;
 
-pub use control::{AskError, GatherReport, ask, explanation, gather, may_remount, own_folder, sync, tune};
+pub use control::{
+    AskError, ask, explanation, extents, free_runs, gather, may_remount, move_extent, own_folder, sync, tune,
+};
 pub use http::{BindError, bind};
 pub use monitor::Monitor;
+pub use moves::{Free, GatherReport};
 pub use report::{Caches, ClassUnits, DeviceReport, Journal, Moved, Report, Search, Space};
-pub use watched::Watched;
+pub use watched::{ServerReport, Watched};

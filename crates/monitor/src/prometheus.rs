@@ -85,6 +85,7 @@ pub(crate) fn text(report: &Report) -> String {
     state(&mut out, report);
     operations(&mut out, report);
     device(&mut out, report);
+    server(&mut out, report);
     space(&mut out, report);
     journal(&mut out, report);
     caches(&mut out, report);
@@ -139,6 +140,15 @@ fn device(out: &mut Document, report: &Report) {
     out.by(bytes, "operation", of(|moved| moved.bytes));
     let failed = ("device_failures_total", kind, "Operations on the image that failed");
     out.by(failed, "operation", of(|moved| moved.failed));
+}
+
+/// Only for an image on a server, so that a file's has no such families.
+fn server(out: &mut Document, report: &Report) {
+    let Some(server) = &report.server else { return };
+    let help = "Requests to the server that has the image, repeated ones included";
+    out.counter("server_requests_total", help, server.requests);
+    let help = "Lost connections to the server that has the image that were made again";
+    out.counter("server_reconnects_total", help, server.reconnects);
 }
 
 fn space(out: &mut Document, report: &Report) {

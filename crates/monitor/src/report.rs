@@ -1,6 +1,6 @@
 //! The report: all metrics of a mount at about one moment, as a value that can be sent.
 
-use crate::watched::Watched;
+use crate::watched::{ServerReport, Watched};
 use hectare_alloc::StatsSnapshot;
 use hectare_device::Operation as DeviceOperation;
 use hectare_engine::{Gauges, JournalStats, Volume};
@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// All metrics of a mount. Counters start with the mount; they are read one after the other, while it works.
+/// All metrics of a mount. Counters start with the mount; they are read one after the other, while it
+/// works.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The version of the program that serves it.
@@ -42,6 +43,9 @@ pub struct Report {
     pub operations: OperationsSnapshot,
     /// The operations on the image.
     pub device: DeviceReport,
+    /// What was asked of the server that has the image; `None` if it is a file or device of this machine.
+    #[serde(default)]
+    pub server: Option<ServerReport>,
     /// The usage of the volume; `None` if it can't be read.
     pub space: Option<Space>,
     /// Block groups of the volume.
@@ -164,6 +168,7 @@ impl Report {
             metrics,
             operations: watched.operations.snapshot(),
             device: device(watched),
+            server: watched.server.as_ref().map(|counters| counters()),
             space: space(watched),
             groups: volume.group_count(),
             allocator: volume.allocator_stats(),

@@ -6,7 +6,7 @@
 use hectare_device::{Device, MemoryDevice, StatsDevice};
 use hectare_engine::{Creation, OpenOptions, Overwrite, Volume};
 use hectare_mkfs::FormatOptions;
-use hectare_monitor::{Monitor, Watched, bind};
+use hectare_monitor::{Monitor, ServerReport, Watched, bind};
 use hectare_oracle::{Metrics, until};
 use hectare_units::Bytes;
 use std::io::{Read, Write};
@@ -30,6 +30,7 @@ impl Served {
         let mut monitor = Monitor::start(Watched {
             volume: volume.clone(),
             device,
+            server: Some(Box::new(|| ServerReport { requests: 71, reconnects: 3 })),
             operations: Arc::default(),
             image: "an \"odd\"\nimage".into(),
             dir: "/mnt".into(),
@@ -77,6 +78,8 @@ fn metrics_have_their_form_and_are_what_was_counted() {
     let (allocator, journal) = (served.volume.allocator_stats(), served.volume.journal_stats());
     assert!(allocator.reqs >= 50 && journal.commits >= 1);
     is(after.get("hectare_allocator_reqs_total", &[]), allocator.reqs);
+    is(after.get("hectare_server_requests_total", &[]), 71);
+    is(after.get("hectare_server_reconnects_total", &[]), 3);
     is(after.get("hectare_allocator_pass_hits_total", &[("pass", "goal")]), allocator.passes.goal.hits);
     is(after.get("hectare_journal_commits_total", &[]), journal.commits);
     is(after.get("hectare_journal_pause_seconds_count", &[]), journal.commits);

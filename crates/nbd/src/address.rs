@@ -6,6 +6,7 @@
 
 use crate::protocol::PORT;
 use crate::{Error, Result};
+use hectare_units::address::{self, encoded};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -39,7 +40,7 @@ impl Address {
     /// Whether a text is meant as an address, right or wrong.
     #[must_use]
     pub fn is_meant(text: &[u8]) -> bool {
-        SCHEMES.iter().any(|scheme| text.starts_with(scheme.as_bytes()))
+        address::is_meant(text, &SCHEMES)
     }
 
     /// Parses an address.
@@ -91,11 +92,7 @@ impl Address {
     /// A text without the user and the password that it may have, for messages.
     #[must_use]
     pub fn without_secrets(text: &str) -> String {
-        let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-        match rest.rsplit_once('@') {
-            Some((_, rest)) => format!("{scheme}://...@{rest}"),
-            None => text.to_owned(),
-        }
+        address::without_user(text)
     }
 }
 
@@ -161,28 +158,7 @@ impl Query {
 
 /// With every `%XX` replaced by its byte.
 fn decoded(text: &str) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-        let value = digit(bytes.next()).zip(digit(bytes.next())).map(|(high, low)| high * 16 + low);
-        let value = value.and_then(|value| u8::try_from(value).ok()).filter(|value| *value != 0);
-        out.push(value.ok_or(Error::Address("a % is not followed by two hexadecimal digits"))?);
-    }
-    Ok(out)
-}
-
-/// With what has a meaning in addresses as `%XX`.
-fn encoded(bytes: &[u8]) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(byte);
-    bytes
-        .iter()
-        .map(|byte| if plain(byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+    address::decoded(text).ok_or(Error::Address("a % is not followed by two hexadecimal digits"))
 }
 
 impl fmt::Display for Address {

@@ -2,7 +2,7 @@
 //! of a connection that several threads share.
 //!
 //! A client verifies the server's certificate and name, always: there is no switch to leave it out. A server asks
-//! for a certificate of its clients if it was given whom to trust for them.
+//! its clients for certificates if it was given the authorities that sign them.
 //!
 //! The state of a connection is under one lock, which nobody holds while waiting for the socket: the thread that
 //! reads takes bytes from the socket first, and those that write encrypt under the lock and send afterwards, one

@@ -81,6 +81,7 @@ impl Work<'_> {
         let role = self.role(slot.nr);
         let place = Place::Inode(slot.nr);
         if role == Role::Task {
+            self.note_visible_journal(&slot)?;
             return Ok(());
         }
         if role == Role::Reserved && !slot.view().is_fit_for_nothing(slot.nr, &self.sb) {
@@ -138,6 +139,14 @@ impl Work<'_> {
         self.inodes.insert(slot.nr.get(), info)?;
         self.note_checksum(&slot);
         self.put_slot(&mut slot)
+    }
+
+    /// The journal that tune2fs gives to a mounted volume is a file with a name, which it keeps.
+    fn note_visible_journal(&mut self, slot: &Slot) -> Result<(), Error> {
+        if self.is_visible_journal(slot.nr) && slot.kind() == Some(Kind::File) {
+            self.inodes.insert(slot.nr.get(), Info::new(Kind::File))?;
+        }
+        Ok(())
     }
 
     /// Says that a checksum was wrong, where nothing else was.

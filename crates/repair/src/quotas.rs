@@ -126,7 +126,8 @@ impl Work<'_> {
             let Some(after) = nr.checked_add(1) else { break };
             next = after;
             let counts = nr == InodeNr::ROOT.get() || nr >= self.sb.first_inode().get();
-            if !counts || tasks.contains(&nr) {
+            let has_task = tasks.contains(&nr) && !self.is_visible_journal(InodeNr::new(nr));
+            if !counts || has_task {
                 continue;
             }
             let Some(slot) = self.slot(InodeNr::new(nr))? else { continue };

@@ -51,6 +51,11 @@ impl Work<'_> {
         self.task_numbers().contains(&nr.get())
     }
 
+    /// Whether an inode is the journal and none of the reserved ones: a file with a name.
+    pub(crate) fn is_visible_journal(&self, nr: InodeNr) -> bool {
+        self.sb.journal_inode() == Some(nr) && nr >= self.sb.first_inode()
+    }
+
     pub(crate) fn task_numbers(&self) -> BTreeSet<u32> {
         let mut numbers = BTreeSet::from([BAD_BLOCKS.get()]);
         numbers.extend(self.sb.journal_inode().map(InodeNr::get));

@@ -9,11 +9,14 @@
 use crate::undo_file::{self, Halves, Header, Of, Piece};
 use hectare_device::{Device, Span};
 use hectare_ext4::checksum::crc32c;
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::mmp::RawMmp;
 use hectare_ext4::superblock::{SIZE, STATE_ERROR, SuperBlock};
 use hectare_journal::recovery::external_uuid;
-use hectare_units::{Bytes, GroupNr, index_of, u64_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, index_of, u64_of};
 use std::io::{Read, Seek};
+use std::ops::Range;
 
 /// Why writing out, or taking back, failed.
 #[derive(Debug, thiserror::Error)]
@@ -133,11 +136,11 @@ fn verify<F: Read + Seek>(
     if interrupted_by(device, header, old)? {
         return Ok(());
     }
+    let mark = mark_of(device);
     undo_file::scan(file, |of, piece| match (of, journal) {
-        (Of::Volume, _) => verify_piece(device, &piece),
-        (Of::Journal, Some(journal)) => {
-            verify_piece(journal, &piece).map_err(|_| UndoError::ForeignJournal(journal.name().to_owned()))
-        }
+        (Of::Volume, _) => verify_piece(device, mark.as_ref(), &piece),
+        (Of::Journal, Some(journal)) => verify_piece(journal, None, &piece)
+            .map_err(|_| UndoError::ForeignJournal(journal.name().to_owned())),
         (Of::Journal, None) => Err(UndoError::NeedsJournal),
     })
 }
@@ -151,13 +154,37 @@ pub(crate) fn names_journal(device: &dyn Device, journal: &dyn Device) -> bool {
     sb.zip(found).is_some_and(|(sb, found)| sb.raw().s_journal_uuid == found)
 }
 
-/// Refuses a device where a piece is neither as it was before the repair, nor as it was after it.
-fn verify_piece(device: &dyn Device, piece: &Piece) -> Result<(), UndoError> {
-    let found = padded(device, Span::new(piece.at, Bytes::of(piece.old.len())))?;
-    if found == piece.old || crc32c(!0, &found) == piece.new_sum {
+/// Refuses a device where a piece is neither as it was before the repair, nor as it was after it. The block of
+/// multiple mount protection, `mark`, does not count: a crash right after a repair leaves this host's mark there.
+fn verify_piece(device: &dyn Device, mark: Option<&Range<u64>>, piece: &Piece) -> Result<(), UndoError> {
+    let mut found = padded(device, Span::new(piece.at, Bytes::of(piece.old.len())))?;
+    let is_known = |found: &[u8]| found == piece.old || crc32c(!0, found) == piece.new_sum;
+    if is_known(&found) {
+        return Ok(());
+    }
+    if let Some(part) = mark.and_then(|mark| part_within(piece, mark)) {
+        found[part.clone()].copy_from_slice(&piece.old[part]);
+    }
+    if is_known(&found) {
         return Ok(());
     }
     Err(UndoError::Foreign(piece.at.get()))
+}
+
+/// Where the mark of multiple mount protection lies, if the volume has it.
+fn mark_of(device: &dyn Device) -> Option<Range<u64>> {
+    let sb = SuperBlock::parse(&superblock_of(device).ok()?, Bytes::new(u64::MAX)).ok()?;
+    let (block, geometry) = (sb.raw().s_mmp_block.get(), sb.geometry());
+    let has_one = sb.features().incompat.contains(Incompat::MMP) && block < geometry.blocks_count.get();
+    let start = BlockNr::new(block).offset(geometry.block_size).get();
+    has_one.then(|| start..start.saturating_add(u64_of(size_of::<RawMmp>())))
+}
+
+/// The bytes of a piece that lie in a range of the device.
+fn part_within(piece: &Piece, range: &Range<u64>) -> Option<Range<usize>> {
+    let (start, len) = (piece.at.get(), u64_of(piece.old.len()));
+    let part = range.start.saturating_sub(start).min(len)..range.end.saturating_sub(start).min(len);
+    (!part.is_empty()).then(|| index_of(part.start)..index_of(part.end))
 }
 
 /// Whether the repair that made an undo file, or its taking back, did not come to its end on a device. `old`

@@ -30,6 +30,7 @@ use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inode::{Inode, Kind};
+use hectare_ext4::quota::SpaceChanges;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, GroupNr, InodeNr, low32, usize_of};
 pub(crate) use journal::{Relocated, is_touched, journal, relocate_journal};
@@ -67,7 +68,7 @@ struct Evacuation<'a> {
     numbers: Numbers,
     /// Attribute blocks, by their old place, that have been moved.
     attributes: HashMap<u64, BlockNr>,
-    quotas: quotas::Changes,
+    quotas: SpaceChanges,
     moved: Moved,
 }
 
@@ -108,7 +109,7 @@ impl<'a> Evacuation<'a> {
             cursor: 0,
             numbers: Numbers::default(),
             attributes: HashMap::new(),
-            quotas: quotas::Changes::default(),
+            quotas: SpaceChanges::default(),
             moved: Moved::default(),
         })
     }

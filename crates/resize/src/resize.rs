@@ -5,8 +5,8 @@ use crate::minimum;
 use crate::run::{self, Options, Outcome};
 use crate::target;
 use crate::volume::Volume;
-use hectare_device::Device;
-use hectare_units::{Blocks, Bytes};
+use hectare_device::{Device, Reason};
+use hectare_units::{BlockSize, Blocks, Bytes};
 use std::sync::Arc;
 
 /// A size asked for.
@@ -25,7 +25,7 @@ pub enum Target {
 }
 
 /// Resizes the volume on `disk`. A file is made longer where that is needed, and cut behind the volume when
-/// it shrinks if `cuts` says so; what is longer already stays.
+/// it shrinks if `cuts` says so and it can be cut; what is longer already stays.
 ///
 /// # Errors
 /// [`Error::Refused`] and [`Error::Size`] say what to do; nothing was changed then. After an error of the
@@ -60,18 +60,25 @@ pub fn resize(disk: &Arc<dyn Device>, to: Target, cuts: bool, options: &Options)
         _ => run::to_blocks(disk, blocks, options),
     };
     match done {
-        Ok(outcome) => {
-            if cuts && outcome.after < outcome.before {
-                disk.resize(outcome.after.bytes(size))?;
-            }
-            Ok(outcome)
-        }
+        Ok(outcome) if cuts && outcome.after < outcome.before => cut(disk, size, outcome),
+        Ok(outcome) => Ok(outcome),
         Err(error) => {
             if disk.len() > len {
                 disk.resize(len)?;
             }
             Err(error)
         }
+    }
+}
+
+/// Cuts the device behind the volume, if it is of a kind that can be cut.
+fn cut(disk: &Arc<dyn Device>, size: BlockSize, outcome: Outcome) -> Result<Outcome> {
+    match disk.resize(outcome.after.bytes(size)) {
+        Ok(()) => Ok(outcome),
+        Err(error) if matches!(error.reason(), Reason::Unsupported(_)) => {
+            Ok(Outcome { uncut: Some(error.to_string()), ..outcome })
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Outcome {
     pub in_place: bool,
     /// What was not checked, by name.
     pub unchecked: Vec<String>,
+    /// Why the device was to be cut and keeps its length: it is of a kind that can't be cut.
+    pub uncut: Option<String>,
 }
 
 /// Makes the volume on `disk` have `blocks` blocks. The device is as long as the longer of both already; it

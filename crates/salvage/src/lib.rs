@@ -7,8 +7,8 @@
 //!
 //! - *The same parsers.* Every structure is read with those of the format (`hectare-ext4`); what they refuse
 //!   is left out, or taken field by field, with a *doubt* that says why.
-//! - *No end before the end.* What can't be read is zeros, and a doubt. Only a missing superblock is an
-//!   error.
+//! - *No end before the end.* What can't be read is zeros, and a doubt. Only where there is no superblock,
+//!   and nothing that it can be inferred from, is that an error.
 //! - *Hostile volumes.* Names are made fit for any directory, circles are cut, and all work, memory and
 //!   output is bounded by the size of the device: a block of a directory counts once, all maps together read
 //!   no more nodes than there are blocks, a file names each block once, and the content of all files is at
@@ -25,6 +25,7 @@
 mod attributes;
 mod content;
 mod deleted;
+mod inferred;
 mod log;
 mod map;
 mod names;

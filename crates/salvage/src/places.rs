@@ -30,8 +30,9 @@ pub(crate) struct Table {
     pub(crate) used: u32,
 }
 
-/// The tables of all groups, in the order of groups, and what is wrong with descriptors.
-pub(crate) fn tables(source: &Source, sb: &SuperBlock) -> (Vec<Table>, Vec<String>) {
+/// The tables of all groups, in the order of groups, and what is wrong with descriptors; `first` is the place of
+/// the first table, if that is known otherwise.
+pub(crate) fn tables(source: &Source, sb: &SuperBlock, first: Option<BlockNr>) -> (Vec<Table>, Vec<String>) {
     let geometry = sb.geometry();
     let mut finder = Finder { source, sb, layout: Layout::new(geometry.clone(), 0, false).ok() };
     let (mut tables, mut notes): (Vec<Table>, Vec<String>) = (Vec::new(), Vec::new());
@@ -43,7 +44,10 @@ pub(crate) fn tables(source: &Source, sb: &SuperBlock) -> (Vec<Table>, Vec<Strin
         }
         let at = usize_of(nr % geometry.descs_per_block() * geometry.desc_size);
         let slot = block.get(at..at + usize_of(geometry.desc_size)).unwrap_or_default();
-        let (table, doubt) = finder.table(GroupNr::new(nr), slot, tables.last());
+        let (table, doubt) = match first.filter(|_| nr == 0) {
+            Some(at) => (Table { group: GroupNr::new(0), at, used: geometry.inodes_per_group }, None),
+            None => finder.table(GroupNr::new(nr), slot, tables.last()),
+        };
         tables.push(table);
         if let Some(doubt) = doubt {
             broken += 1;

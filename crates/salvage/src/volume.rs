@@ -1,7 +1,8 @@
 //! Opens what is left of a volume: a superblock, the places of the inode tables, the log over the blocks.
 //!
-//! Nothing here fails but for want of a superblock. What is broken is noted, and done without.
+//! Nothing here fails but for want of a superblock, and of what it can be inferred from. What is broken is noted, and done without.
 
+use crate::inferred::{Inferred, infer};
 use crate::map;
 use crate::places::{self, Table};
 use crate::plausible::{self, Judged};
@@ -24,6 +25,8 @@ pub(crate) struct Volume {
     pub(crate) sb: SuperBlock,
     /// The form of its directories.
     pub(crate) format: Format,
+    /// Where the first inode table lies, if that is known without a descriptor.
+    first_table: Option<BlockNr>,
     /// Where the inode tables lie, in the order of the disk.
     pub(crate) tables: Vec<Table>,
     /// The first block of the table of each group.
@@ -37,15 +40,15 @@ pub(crate) struct Volume {
 impl Volume {
     pub(crate) fn open(device: Arc<dyn Device>, options: &Options) -> Result<Self, Error> {
         let mut notes = Vec::new();
-        let (sb, is_backup) = superblock(&*device, options, &mut notes)?;
+        let source = Source::new(device);
+        let Found { sb, is_first, table } = superblock(&source, options, &mut notes)?;
         let format = Format::of(&sb).map_err(|error| Error::Unsupported(error.to_string()))?;
         // Checksums are verified apart, and names are made harmless where they are used.
         let format = Format { checksums: false, opaque_names: true, ..format };
-        let source = Source::new(device);
-        let mut volume =
-            Self { source, sb, format, tables: Vec::new(), table_of: Vec::new(), log: None, notes };
+        let (tables, table_of) = (Vec::new(), Vec::new());
+        let mut volume = Self { source, sb, format, first_table: table, tables, table_of, log: None, notes };
         volume.find_tables();
-        volume.find_log(is_backup, options.no_journal);
+        volume.find_log(!is_first, options.no_journal);
         Ok(volume)
     }
 
@@ -58,7 +61,7 @@ impl Volume {
     }
 
     fn find_tables(&mut self) {
-        let (mut tables, notes) = places::tables(&self.source, &self.sb);
+        let (mut tables, notes) = places::tables(&self.source, &self.sb, self.first_table);
         self.table_of = tables.iter().map(|table| table.at).collect();
         tables.sort_by_key(|table| table.at);
         self.tables = tables;
@@ -152,12 +155,17 @@ impl Volume {
     }
 }
 
-/// The superblock to go by, and whether it is a backup.
-fn superblock(
-    device: &dyn Device,
-    options: &Options,
-    notes: &mut Vec<String>,
-) -> Result<(SuperBlock, bool), Error> {
+/// The superblock to go by.
+struct Found {
+    sb: SuperBlock,
+    /// Whether it is the first of the volume, and not a copy or an inferred one.
+    is_first: bool,
+    /// Where the first inode table lies, if that is how it was found.
+    table: Option<BlockNr>,
+}
+
+fn superblock(source: &Source, options: &Options, notes: &mut Vec<String>) -> Result<Found, Error> {
+    let device = &**source.device();
     let cut = Tolerances { allow_truncated: true, ignore_checksums: false };
     let mut bytes = [0; SIZE];
     let first = device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|error| error.to_string());
@@ -173,7 +181,7 @@ fn superblock(
                     sb.geometry().bytes()
                 ));
             }
-            return Ok((sb, false));
+            return Ok(Found { sb, is_first: true, table: None });
         }
         (None, Err(reason)) => reason,
         (Some(_), _) => "another one was requested".to_owned(),
@@ -181,12 +189,28 @@ fn superblock(
     let which = options.superblock.unwrap_or(WhichSuperblock::Auto);
     let tolerances = Tolerances { allow_truncated: true, ignore_checksums: true };
     let found = find_superblock(device, which, tolerances).ok().flatten();
-    let found = found.ok_or_else(|| Error::NoSuperblock(reason.clone()))?;
+    let Some(found) = found else {
+        let none = Error::NoSuperblock(reason);
+        return if which == WhichSuperblock::Auto { inferred(source, notes).ok_or(none) } else { Err(none) };
+    };
     let place = format!("the superblock of group {} at byte {} is used", found.group, found.at);
     notes.push(format!("{place}: {reason}"));
     // A checksum that is right where it was not required says that the others count, too.
     let mut bytes = [0; SIZE];
     let strict = device.read_at(found.at, &mut bytes).ok();
     let strict = strict.and_then(|()| SuperBlock::parse_tolerant(&bytes, device.len(), cut).ok());
-    Ok((strict.unwrap_or(found.superblock), u64_of(SIZE) != found.at.get()))
+    let is_first = u64_of(SIZE) == found.at.get();
+    Ok(Found { sb: strict.unwrap_or(found.superblock), is_first, table: None })
+}
+
+/// What is made of a volume without any superblock.
+fn inferred(source: &Source, notes: &mut Vec<String>) -> Option<Found> {
+    let Inferred { sb, table } = infer(source)?;
+    let geometry = sb.geometry();
+    notes.push(format!(
+        "no superblock is left, nor any copy of it: what it said was inferred from the root directory, whose \
+         inode is in the table at block {table}: blocks of {} bytes, inodes of {}, {} of them in a group",
+        geometry.block_size, geometry.inode_size, geometry.inodes_per_group
+    ));
+    Some(Found { sb, is_first: false, table: Some(table) })
 }

@@ -5,6 +5,7 @@
 //! address may come with a password or a signature in it; it is refused then, and never shown.
 
 use crate::{Error, Result};
+use hectare_units::address::{self, encoded};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ impl Address {
     /// Whether a text is meant as an address, right or wrong.
     #[must_use]
     pub fn is_meant(text: &[u8]) -> bool {
-        SCHEMES.iter().any(|scheme| text.starts_with(scheme.as_bytes()))
+        address::is_meant(text, &SCHEMES)
     }
 
     /// Parses an address.
@@ -84,15 +85,9 @@ impl Address {
     /// A text without the user, the password and the query that it may have, for messages.
     #[must_use]
     pub fn without_secrets(text: &str) -> String {
-        let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-        let (rest, query) = match rest.find(['?', '#']) {
-            Some(at) => (&rest[..at], "?..."),
-            None => (rest, ""),
-        };
-        match rest.rsplit_once('@') {
-            Some((_, rest)) => format!("{scheme}://...@{rest}{query}"),
-            None => format!("{scheme}://{rest}{query}"),
-        }
+        let end = text.find("://").and_then(|from| Some(from + text[from..].find(['?', '#'])?));
+        let query = if end.is_some() { "?..." } else { "" };
+        address::without_user(&text[..end.unwrap_or(text.len())]) + query
     }
 }
 
@@ -118,40 +113,25 @@ fn directory(authority: &str, path: &str) -> Result<Address> {
 
 /// With every `%XX` replaced by its byte.
 fn decoded(text: &str) -> Result<String> {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-        let value = digit(bytes.next()).zip(digit(bytes.next())).map(|(high, low)| high * 16 + low);
-        let value = value.and_then(|value| u8::try_from(value).ok());
-        out.push(value.ok_or(Error::Address("a % is not followed by two hexadecimal digits"))?);
-    }
-    let text = String::from_utf8(out).map_err(|_| Error::Address("its path is no UTF-8"))?;
+    let bytes = address::decoded(text);
+    let bytes = bytes.ok_or(Error::Address("a % is not followed by two hexadecimal digits"))?;
+    let text = String::from_utf8(bytes).map_err(|_| Error::Address("its path is no UTF-8"))?;
     match text.chars().any(char::is_control) {
         true => Err(Error::Address("its path has control characters")),
         false => Ok(text),
     }
 }
 
-/// With what has a meaning in addresses as `%XX`.
-fn encoded(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(byte);
-    let one = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(one).collect()
-}
-
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = encoded(&self.path);
+        let path = encoded(self.path.as_bytes());
         match &self.place {
             Place::S3(bucket) => write!(f, "s3://{bucket}/{path}"),
             Place::Gcs(bucket) => write!(f, "gs://{bucket}/{path}"),
             Place::Azure(container) => write!(f, "az://{container}/{path}"),
-            Place::Directory(path) => write!(f, "file+store://{}", encoded(&path.to_string_lossy())),
+            Place::Directory(path) => {
+                write!(f, "file+store://{}", encoded(path.to_string_lossy().as_bytes()))
+            }
             Place::Web(host) => write!(f, "{host}/{path}"),
         }
     }

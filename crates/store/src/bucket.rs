@@ -1,11 +1,12 @@
-//! A prefix of a store: named objects, with requests that are bounded in time and number, repeated when that
-//! can help, and counted.
+//! A prefix of a store: named objects, with requests that are bounded in time and number, repeated when
+//! that can help, and counted.
 //!
 //! Hazard: an answer can be lost. A plain put is repeated without harm, as each object has one content. A
 //! conditional put whose answer was lost fails when it is repeated, by its own doing; so whenever one
 //! fails, the object is read and compared with what was to be put ([`Bucket::put_if`]). Whatever is put by
 //! condition is different each time.
 
+use crate::cache_file::{CacheFile, Wanted};
 use crate::cost::{Counts, add};
 use crate::error::without_secrets;
 use crate::{Address, Cost, Error, Options, Result};
@@ -18,8 +19,8 @@ use object_store::{
     UpdateVersion,
 };
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -40,6 +41,8 @@ pub struct Bucket {
     patience: Duration,
     pub(crate) parallel: usize,
     pub(crate) counts: Counts,
+    /// Set once it is known what is opened.
+    pub(crate) kept: OnceLock<CacheFile>,
 }
 
 /// An object as it was read.
@@ -83,6 +86,7 @@ impl Bucket {
             patience: options.patience,
             parallel: options.parallel.max(1),
             counts: Counts::default(),
+            kept: OnceLock::new(),
         })
     }
 
@@ -96,6 +100,18 @@ impl Bucket {
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.counts.now()
+    }
+
+    /// Uses the cache file of the options, if there is one, for what has this identity and is at most
+    /// `room` bytes long. Returns a note for the user.
+    pub(crate) fn keep(&self, options: &Options, identity: &str, room: u64) -> Result<Option<String>> {
+        let Some((path, size)) = &options.cache_file else { return Ok(None) };
+        let identity = format!("{}\n{identity}", self.name);
+        let (file, note) = CacheFile::open(&Wanted { path, size: *size, identity: &identity, room })?;
+        if let Some(file) = file {
+            let _ = self.kept.set(file);
+        }
+        Ok(note)
     }
 
     /// The path of an object; an empty name is the prefix itself.

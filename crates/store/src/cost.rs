@@ -23,6 +23,8 @@ pub struct Cost {
     pub received: u64,
     /// Flushes that changed something.
     pub flushes: u64,
+    /// Objects, or blocks of an image, that came from the cache file.
+    pub kept: u64,
 }
 
 impl Sub for Cost {
@@ -39,18 +41,20 @@ impl Sub for Cost {
             sent: self.sent.saturating_sub(earlier.sent),
             received: self.received.saturating_sub(earlier.received),
             flushes: self.flushes.saturating_sub(earlier.flushes),
+            kept: self.kept.saturating_sub(earlier.kept),
         }
     }
 }
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { puts, gets, lists, deletes, retries, sent, received, flushes } = self;
+        let Self { puts, gets, lists, deletes, retries, sent, received, flushes, kept } = self;
         write!(
             f,
             "{flushes} flushes, {puts} puts with {sent} bytes, {gets} gets with {received} bytes, \
              {lists} lists, {deletes} deletes, {retries} of these repeated"
-        )
+        )?;
+        if *kept > 0 { write!(f, "; {kept} from the cache file") } else { Ok(()) }
     }
 }
 
@@ -65,6 +69,7 @@ pub(crate) struct Counts {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) flushes: AtomicU64,
+    pub(crate) kept: AtomicU64,
 }
 
 impl Counts {
@@ -79,6 +84,7 @@ impl Counts {
             sent: of(&self.sent),
             received: of(&self.received),
             flushes: of(&self.flushes),
+            kept: of(&self.kept),
         }
     }
 }

@@ -22,6 +22,9 @@ pub enum Error {
     /// The store refused, or gave no answer.
     #[error("{0}")]
     Remote(String),
+    /// The cache file can't be used.
+    #[error("{0}")]
+    Cache(String),
     /// The local log of unflushed writes can't be used.
     #[error("{0}")]
     Log(String),

@@ -40,7 +40,7 @@ pub fn sweep(bucket: &Arc<Bucket>, options: &Options, keep: bool) -> Result<Swep
 }
 
 async fn swept(bucket: &Bucket, manifest: &crate::manifest::Manifest, keep: bool) -> Result<Swept> {
-    let mut used = HashSet::new();
+    let mut used: HashSet<_> = manifest.patches.iter().chain(&manifest.list).map(|slot| slot.id).collect();
     for (index, slot) in &manifest.tables {
         let key = slot.id.key();
         let object = bucket.get(&key, u64::from(slot.len)).await?;

@@ -4,11 +4,13 @@
 //! (`If-Match`), and each answer's version and length are compared. Servers with weak ETags or dates only
 //! are asked without a condition, and compared.
 //!
-//! Hazards: a server that ignores ranges would send the whole image each time, and one that names no version
-//! could change it unnoticed; both are refused when the image is opened.
+//! Hazards: a server that ignores ranges would send the whole image each time, and one that names no
+//! version could change it unnoticed; both are refused when the image is opened.
 
 use crate::bucket::{Bucket, Failure};
 use crate::cache::Cache;
+use crate::cost::add;
+use crate::manifest::ObjectId;
 use crate::{Cost, Error as StoreError, Options, runtime};
 use bytes::Bytes as Data;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -32,6 +34,7 @@ pub struct ImageDevice {
     ahead: AtomicU64,
     /// The most blocks that are read ahead.
     ahead_max: u64,
+    notes: Vec<String>,
 }
 
 /// One version of an object.
@@ -60,6 +63,7 @@ impl ImageDevice {
                     .to_owned(),
             ));
         }
+        let note = keep(&bucket, &meta, options)?;
         let blocks = Cache::new(index_of(options.cache.get()));
         let object = Arc::new(Object { bucket, meta, blocks, changed: OnceLock::new() });
         if object.meta.size > 0 {
@@ -68,7 +72,20 @@ impl ImageDevice {
         }
         // What is fetched ahead must not drive out what was fetched ahead.
         let ahead_max = (options.cache.get() / BLOCK / 4).min(AHEAD);
-        Ok(Self { name, object, read_end: AtomicU64::new(0), ahead: AtomicU64::new(0), ahead_max })
+        Ok(Self {
+            name,
+            object,
+            read_end: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
+            ahead_max,
+            notes: note.into_iter().collect(),
+        })
+    }
+
+    /// What the user should know of the opening, each a line.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// What was asked of the store so far.
@@ -124,10 +141,25 @@ impl ImageDevice {
     }
 }
 
+/// Uses the cache file for the blocks of one version of an image. Without a strong ETag nothing proves that
+/// it is the same one later.
+fn keep(bucket: &Bucket, meta: &ObjectMeta, options: &Options) -> crate::Result<Option<String>> {
+    let Some(tag) = strong_tag(meta) else {
+        let note = "the store names no version (strong ETag), so the cache file is not used";
+        return Ok(options.cache_file.is_some().then(|| note.to_owned()));
+    };
+    bucket.keep(options, &format!("image of {} bytes, version {tag}", meta.size), BLOCK)
+}
+
+/// The version that proves that the bytes are the same.
+fn strong_tag(meta: &ObjectMeta) -> Option<&str> {
+    meta.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
+}
+
 impl Object {
     /// The version that can be a condition: a strong ETag.
     fn condition(&self) -> Option<&str> {
-        self.meta.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
+        strong_tag(&self.meta)
     }
 
     async fn block(&self, block: u64) -> crate::Result<Arc<Data>> {
@@ -138,8 +170,18 @@ impl Object {
             let start = block * BLOCK;
             let range = start..(start + BLOCK).min(self.meta.size);
             let want = index_of(range.end - range.start);
+            let (kept, id) = (self.bucket.kept.get(), ObjectId { session: 0, number: block });
+            if let Some(bytes) = kept.and_then(|kept| kept.get(id, range.end - range.start, None)) {
+                add(&self.bucket.counts.kept, 1);
+                return Ok((bytes, want));
+            }
             match self.bucket.get_range(range, self.condition()).await {
-                Ok((meta, bytes)) if self.is_same(&meta) && bytes.len() == want => Ok((bytes, want)),
+                Ok((meta, bytes)) if self.is_same(&meta) && bytes.len() == want => {
+                    if let Some(kept) = kept {
+                        kept.put(id, &bytes);
+                    }
+                    Ok((bytes, want))
+                }
                 Ok(_) => Err(self.changed()),
                 Err(Failure::Final(LibraryError::Precondition { .. } | LibraryError::NotFound { .. })) => {
                     Err(self.changed())

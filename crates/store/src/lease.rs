@@ -209,21 +209,16 @@ async fn renew(
 mod tests {
     use super::*;
 
-    fn note() -> Note {
-        let holder = "host, hectare, process 1".to_owned();
-        Note { epoch: 3, session: 0xab, holder, lease: 60_000, renewal: 2, released: false }
-    }
-
     #[test]
     fn a_held_lock_is_refused_by_name_and_an_ended_one_until_it_is_asked_for() {
         let ago = |seconds| SystemTime::now() - Duration::from_secs(seconds);
-        let text = refuse_held(&note(), ago(10), true).unwrap_err().to_string();
+        let text = refuse_held(&Note::sample(), ago(10), true).unwrap_err().to_string();
         assert!(text.contains("host, hectare, process 1") && text.contains("another 50 s"), "{text}");
-        let text = refuse_held(&note(), ago(100), false).unwrap_err().to_string();
+        let text = refuse_held(&Note::sample(), ago(100), false).unwrap_err().to_string();
         assert!(text.contains("ended 40 s ago") && text.contains("--takeover"), "{text}");
-        refuse_held(&note(), ago(100), true).unwrap();
-        refuse_held(&Note { released: true, ..note() }, ago(1), false).unwrap();
+        refuse_held(&Note::sample(), ago(100), true).unwrap();
+        refuse_held(&Note { released: true, ..Note::sample() }, ago(1), false).unwrap();
         // A clock that is behind the store's: as if it were renewed just now.
-        refuse_held(&note(), SystemTime::now() + Duration::from_secs(1000), true).unwrap_err();
+        refuse_held(&Note::sample(), SystemTime::now() + Duration::from_secs(1000), true).unwrap_err();
     }
 }

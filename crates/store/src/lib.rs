@@ -5,9 +5,9 @@
 //!
 //! | object | what it is | how it changes |
 //! |---|---|---|
-//! | `manifest` | length, sizes, and which tables there are ([`manifest`]) | by conditional put only |
+//! | `manifest` | length, sizes, which tables and patches there are ([`manifest`]) | by conditional put only |
 //! | `lock` | the one writer, with a lease ([`lease`]) | by conditional put only |
-//! | `objects/SESSION/NUMBER` | a chunk of bytes, or a table of chunks | never; deleted when superseded |
+//! | `objects/SESSION/NUMBER` | a chunk, a table, a list of tables, a patch | never; deleted when superseded |
 //!
 //! Invariants:
 //! - An object's name is never used twice: a session draws 64 random bits and counts up. So a request of a
@@ -20,9 +20,10 @@
 //! has a checksum in what refers to it. Messages never have credentials: those come from the environment,
 //! and queries of addresses, which may be signatures, are cut out.
 //!
-//! Without the feature `client` there are only addresses and the formats, which need none of its dependencies.
+//! Without the feature `client` there are only addresses and the formats, which need none of its
+//! dependencies.
 //!
-//! What this crate is not: a file system, or a database's disk. Each flush costs at least three round trips.
+//! What this crate is not: a file system, or a database's disk. Each flush costs at least two round trips.
 
 // What only the client uses of the formats.
 #![cfg_attr(not(feature = "client"), allow(dead_code))]
@@ -32,6 +33,8 @@ mod address;
 mod bucket;
 #[cfg(feature = "client")]
 mod cache;
+#[cfg(feature = "client")]
+mod cache_file;
 mod codec;
 #[cfg(feature = "client")]
 mod connect;
@@ -40,6 +43,8 @@ mod cost;
 #[cfg(feature = "client")]
 mod directory_store;
 mod error;
+#[cfg(feature = "client")]
+mod fetch;
 #[cfg(feature = "client")]
 mod garbage;
 #[cfg(feature = "client")]
@@ -52,6 +57,9 @@ mod note;
 mod open;
 #[cfg(feature = "client")]
 mod options;
+mod patch;
+#[cfg(feature = "client")]
+mod patches;
 #[cfg(feature = "client")]
 mod runtime;
 #[cfg(feature = "client")]

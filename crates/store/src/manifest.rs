@@ -1,23 +1,28 @@
-//! The manifest of a volume, and the tables it refers to.
+//! The manifest of a volume, and the tables it refers to, directly or through a list of them.
 //!
-//! Both are little-endian records with a magic number, a version, fields, a sorted list of *slots* and a
+//! All are little-endian records with a magic number, a version, fields, a sorted list of *slots* and a
 //! checksum (CRC-64/NVME) of all before it:
 //!
-//! - the manifest: `HECTSTOR`; of 32 bits: version, log2 of the chunk's bytes, log2 of a table's chunks, 0;
-//!   UUID; of 64 bits: length, epoch, generation, writer, next number, content, count; slots of tables, by
-//!   index;
+//! - the manifest: `HECTSTOR`; of 32 bits: version, log2 of the chunk's bytes, log2 of a table's chunks, number
+//!   of patches; UUID; of 64 bits: length, epoch, generation, writer, next number, content, count; slots of
+//!   tables, by index, or one with the index 2^32 - 1 that names a list of them; slots of patches, oldest first;
 //! - a table: `HECTTABL`; of 32 bits: version, index, count, 0; UUID; slots of chunks, by index in the
-//!   table.
+//!   table;
+//! - a list of tables: `HECTLIST`, else as a table with the index 0; slots of tables, by index.
+//!
+//! A manifest with a list or patches has version 2; others have version 1, which earlier programs know.
 //!
 //! A slot is 32 bytes: index, stored length, session, number, checksum of the object. What has no slot is
-//! zeros, and so is what a chunk's object lacks at its end.
+//! zeros, and so is what a chunk's object lacks at its end. Patches ([`crate::patch`]) lie over all of
+//! that.
 //!
 //! *Epoch*: counts the writers of a volume. *Generation*: counts the manifests. *Writer* and *next number*:
 //! the session that put this manifest, and the first number of its objects that it may not refer to.
 //! *Content*: drawn anew by each flush, and kept by a manifest that says the same with another epoch.
 //!
-//! Hazards: both come from strangers. Everything is checked before it is used, counts against the bytes that
-//! are there; there is one way to write each.
+//! Hazards: they come from strangers. Everything is checked before it is used, counts against the bytes
+//! that are there; there is one way to write each. A manifest whose list was not read yet has no tables,
+//! which would be zeros: so it is of another type until then ([`Parsed`]).
 
 use crate::codec::{Fields, seal, unsealed};
 use crate::{Error, Result};
@@ -26,7 +31,10 @@ use std::collections::BTreeMap;
 
 const MANIFEST_MAGIC: [u8; 8] = *b"HECTSTOR";
 const TABLE_MAGIC: [u8; 8] = *b"HECTTABL";
+const LIST_MAGIC: [u8; 8] = *b"HECTLIST";
 const VERSION: u32 = 1;
+/// That of a manifest with patches or a list of tables.
+const VERSION_PATCHED: u32 = 2;
 const SLOT_LEN: usize = 32;
 const MANIFEST_HEAD: usize = 96;
 const TABLE_HEAD: usize = 40;
@@ -40,6 +48,14 @@ const TABLE_SHIFT: u32 = 12;
 const TABLES_MAX: u64 = 1 << 20;
 /// The longest manifest.
 pub(crate) const MANIFEST_MAX: u64 = 96 + (TABLES_MAX * 32) + 8;
+/// The most tables that stand in the manifest itself, which each flush puts; more are in a list.
+pub(crate) const INLINE_TABLES: usize = 128;
+/// In the place of a table's index: the list of tables.
+const LIST: u32 = u32::MAX;
+/// The most patches.
+pub(crate) const PATCHES_MAX: usize = 64;
+/// The most bytes of all patches: they are in memory while a volume is open.
+pub(crate) const PATCHES_BYTES: u64 = 64 << 20;
 /// The longest table.
 pub(crate) const TABLE_MAX: u64 = 40 + (1 << 16) * 32 + 8;
 
@@ -94,6 +110,33 @@ pub(crate) struct Manifest {
     pub(crate) next_number: u64,
     pub(crate) content: u64,
     pub(crate) tables: BTreeMap<u32, Slot>,
+    /// The object that lists the tables, if they don't stand in the manifest itself.
+    pub(crate) list: Option<Slot>,
+    /// What lies over the chunks, oldest first.
+    pub(crate) patches: Vec<Slot>,
+}
+
+/// A manifest as its object has it: the list of tables may be missing.
+#[derive(Debug)]
+pub(crate) struct Parsed(Manifest);
+
+impl Parsed {
+    /// The object that has the list of tables, if there is one.
+    pub(crate) const fn list(&self) -> Option<Slot> {
+        self.0.list
+    }
+
+    /// The manifest, with the tables that the bytes of its list name, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the list is wrong, or missing.
+    pub(crate) fn listed(self, list: Option<&[u8]>) -> Result<Manifest> {
+        let mut manifest = self.0;
+        if manifest.list.is_some() {
+            manifest.tables = manifest.parse_list(list.unwrap_or_default())?;
+        }
+        Ok(manifest)
+    }
 }
 
 /// The chunks of a part of a volume.
@@ -124,6 +167,8 @@ impl Manifest {
             next_number: 0,
             content,
             tables: BTreeMap::new(),
+            list: None,
+            patches: Vec::new(),
         };
         manifest.check_len(len)?;
         Ok(manifest)
@@ -153,10 +198,20 @@ impl Manifest {
         (table, u32::try_from(chunk & ((1 << self.table_shift) - 1)).unwrap_or(u32::MAX))
     }
 
+    /// The tables that a volume of this length can have.
+    const fn tables_max(&self) -> u64 {
+        self.len.div_ceil(1 << (self.chunk_shift + self.table_shift))
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(MANIFEST_HEAD + SLOT_LEN * self.tables.len() + 8);
+        let list: BTreeMap<_, _> = self.list.map(|slot| (LIST, slot)).into_iter().collect();
+        let tables = if list.is_empty() { &self.tables } else { &list };
+        let version = if list.is_empty() && self.patches.is_empty() { VERSION } else { VERSION_PATCHED };
+        let slots = tables.len() + self.patches.len();
+        let mut out = Vec::with_capacity(MANIFEST_HEAD + SLOT_LEN * slots + 8);
         out.extend_from_slice(&MANIFEST_MAGIC);
-        for field in [VERSION, self.chunk_shift, self.table_shift, 0] {
+        let patches = u32::try_from(self.patches.len()).unwrap_or(u32::MAX);
+        for field in [version, self.chunk_shift, self.table_shift, patches] {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out.extend_from_slice(&self.uuid);
@@ -164,8 +219,9 @@ impl Manifest {
         for field in [self.len, self.epoch, self.generation, writer, self.next_number, content] {
             out.extend_from_slice(&field.to_le_bytes());
         }
-        out.extend_from_slice(&u64_of(self.tables.len()).to_le_bytes());
-        encode_slots(&self.tables, &mut out);
+        out.extend_from_slice(&u64_of(tables.len()).to_le_bytes());
+        encode_slots(tables.iter().map(|(index, slot)| (*index, slot)), &mut out);
+        encode_slots((0..).zip(&self.patches), &mut out);
         seal(&mut out);
         out
     }
@@ -174,39 +230,40 @@ impl Manifest {
     ///
     /// # Errors
     /// [`Error::Damaged`] with what is wrong.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed> {
         let wrong = |what: &str| Error::Damaged(format!("its manifest {what}"));
         let mut fields = Fields::new(bytes);
         if fields.bytes() != Some(MANIFEST_MAGIC) {
             return Err(wrong("is none: it does not begin as one"));
         }
         let version = fields.u32().ok_or_else(|| wrong("is too short"))?;
-        if version != VERSION {
-            return Err(wrong(&format!("has version {version}, and 1 is known: use a newer program")));
+        if version != VERSION && version != VERSION_PATCHED {
+            return Err(wrong(&format!("has version {version}, and 1 and 2 are known: use a newer program")));
         }
         let body = unsealed(bytes).ok_or_else(|| wrong("has a wrong checksum"))?;
-        let (manifest, slots) = Self::head(body).ok_or_else(|| wrong("is too short"))?;
+        let (mut manifest, patches, slots) = Self::head(body).ok_or_else(|| wrong("is too short"))?;
         let Self { chunk_shift, table_shift, len, .. } = manifest;
         if !CHUNK_SHIFTS.contains(&chunk_shift) || !TABLE_SHIFTS.contains(&table_shift) {
             return Err(wrong(&format!("has chunks of 2^{chunk_shift} bytes, tables of 2^{table_shift}")));
         }
         manifest.check_len(len).map_err(|_| wrong(&format!("has an impossible length, {len}")))?;
-        // Reserved, and the count against what is there: nothing else is what `encode` writes.
-        let tables = len.div_ceil(1 << (chunk_shift + table_shift));
-        let slot_max = u32::try_from(TABLE_MAX).unwrap_or(u32::MAX);
-        let tables = parse_slots(slots, tables, slot_max).ok_or_else(|| wrong("has wrong slots"))?;
-        let manifest = Self { tables, ..manifest };
+        let tables = slots.len().checked_sub(patches * SLOT_LEN).filter(|_| patches <= PATCHES_MAX);
+        let (tables, patches) = slots.split_at(tables.ok_or_else(|| wrong("has too many patches"))?);
+        manifest.set_tables(tables).ok_or_else(|| wrong("has wrong slots"))?;
+        manifest.set_patches(patches).ok_or_else(|| wrong("has wrong patches"))?;
+        // Nothing else is what `encode` writes.
         if manifest.encode() != bytes {
             return Err(wrong("has values in reserved fields"));
         }
-        Ok(manifest)
+        Ok(Parsed(manifest))
     }
 
-    fn head(body: &[u8]) -> Option<(Self, &[u8])> {
+    /// The fields, with the number of patches, and the bytes of all slots.
+    fn head(body: &[u8]) -> Option<(Self, usize, &[u8])> {
         let (head, slots) = body.split_at_checked(MANIFEST_HEAD)?;
         let mut fields = Fields::new(head);
         let (_magic, _version) = (fields.u64()?, fields.u32()?);
-        let (chunk_shift, table_shift, _reserved) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let (chunk_shift, table_shift, patches) = (fields.u32()?, fields.u32()?, fields.u32()?);
         let uuid = fields.bytes()?;
         let manifest = Self {
             uuid,
@@ -219,25 +276,57 @@ impl Manifest {
             next_number: fields.u64()?,
             content: fields.u64()?,
             tables: BTreeMap::new(),
+            list: None,
+            patches: Vec::new(),
         };
-        let count = fields.u64()?;
+        let count = fields.u64()?.checked_add(u64::from(patches))?;
         debug_assert_eq!(fields.rest(), 0, "the head has these fields");
-        (count.checked_mul(u64_of(SLOT_LEN)) == Some(u64_of(slots.len()))).then_some((manifest, slots))
+        (count.checked_mul(u64_of(SLOT_LEN)) == Some(u64_of(slots.len()))).then_some(())?;
+        Some((manifest, usize::try_from(patches).ok()?, slots))
+    }
+
+    /// Takes the slots of tables, or of their list.
+    fn set_tables(&mut self, slots: &[u8]) -> Option<()> {
+        if slots.len() == SLOT_LEN && slots.starts_with(&LIST.to_le_bytes()) {
+            let longest = u32::try_from(MANIFEST_MAX).unwrap_or(u32::MAX);
+            self.list = parse_slots(slots, u64::from(LIST) + 1, longest)?.remove(&LIST);
+            return self.list.map(|_| ());
+        }
+        let longest = u32::try_from(TABLE_MAX).unwrap_or(u32::MAX);
+        self.tables = parse_slots(slots, self.tables_max(), longest)?;
+        Some(())
+    }
+
+    fn set_patches(&mut self, slots: &[u8]) -> Option<()> {
+        let longest = u32::try_from(PATCHES_BYTES).unwrap_or(u32::MAX);
+        let count = u64_of(slots.len() / SLOT_LEN);
+        self.patches = parse_slots(slots, count, longest)?.into_values().collect();
+        let bytes = self.patches.iter().map(|slot| u64::from(slot.len)).sum::<u64>();
+        (bytes <= PATCHES_BYTES).then_some(())
+    }
+
+    /// The list of this manifest's tables.
+    pub(crate) fn encode_list(&self) -> Vec<u8> {
+        encode_table(LIST_MAGIC, self.uuid, 0, &self.tables)
+    }
+
+    fn parse_list(&self, bytes: &[u8]) -> Result<BTreeMap<u32, Slot>> {
+        let wrong = |what: &str| Error::Damaged(format!("its list of tables {what}"));
+        let body = unsealed(bytes).ok_or_else(|| wrong("has a wrong checksum"))?;
+        let (_, slots) = body.split_at_checked(TABLE_HEAD).ok_or_else(|| wrong("is too short"))?;
+        let longest = u32::try_from(TABLE_MAX).unwrap_or(u32::MAX);
+        let tables =
+            parse_slots(slots, self.tables_max(), longest).ok_or_else(|| wrong("has wrong slots"))?;
+        if encode_table(LIST_MAGIC, self.uuid, 0, &tables) != bytes {
+            return Err(wrong("is not the one that the manifest names"));
+        }
+        Ok(tables)
     }
 }
 
 impl Table {
     pub(crate) fn encode(&self, uuid: [u8; 16], index: u32) -> Vec<u8> {
-        let mut out = Vec::with_capacity(TABLE_HEAD + SLOT_LEN * self.chunks.len() + 8);
-        out.extend_from_slice(&TABLE_MAGIC);
-        let count = u32::try_from(self.chunks.len()).unwrap_or(u32::MAX);
-        for field in [VERSION, index, count, 0] {
-            out.extend_from_slice(&field.to_le_bytes());
-        }
-        out.extend_from_slice(&uuid);
-        encode_slots(&self.chunks, &mut out);
-        seal(&mut out);
-        out
+        encode_table(TABLE_MAGIC, uuid, index, &self.chunks)
     }
 
     /// Parses the table `index` of a volume.
@@ -259,7 +348,20 @@ impl Table {
     }
 }
 
-fn encode_slots(slots: &BTreeMap<u32, Slot>, out: &mut Vec<u8>) {
+fn encode_table(magic: [u8; 8], uuid: [u8; 16], index: u32, slots: &BTreeMap<u32, Slot>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(TABLE_HEAD + SLOT_LEN * slots.len() + 8);
+    out.extend_from_slice(&magic);
+    let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+    for field in [VERSION, index, count, 0] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    out.extend_from_slice(&uuid);
+    encode_slots(slots.iter().map(|(index, slot)| (*index, slot)), &mut out);
+    seal(&mut out);
+    out
+}
+
+fn encode_slots<'a>(slots: impl Iterator<Item = (u32, &'a Slot)>, out: &mut Vec<u8>) {
     for (index, slot) in slots {
         out.extend_from_slice(&index.to_le_bytes());
         out.extend_from_slice(&slot.len.to_le_bytes());
@@ -287,7 +389,8 @@ fn parse_slots(bytes: &[u8], limit: u64, longest: u32) -> Option<BTreeMap<u32, S
     Some(slots.into_iter().collect())
 }
 
-/// Parses bytes as a manifest, and as a table of one: for the fuzzer. Returns how many slots there were.
+/// Parses bytes as a manifest, and as what belongs to one: for the fuzzer. Returns how many slots there
+/// were.
 ///
 /// The checksum is made right first, or no change to an input would come past it.
 ///
@@ -299,14 +402,14 @@ pub fn digest(bytes: &[u8]) -> usize {
     seal(&mut sealed);
     let mut slots = 0;
     for bytes in [bytes, &sealed] {
-        if let Ok(manifest) = Manifest::parse(bytes) {
+        if let Ok(Parsed(manifest)) = Manifest::parse(bytes) {
             assert_eq!(manifest.encode(), bytes, "a manifest has one form");
-            slots += manifest.tables.len();
+            slots += manifest.tables.len() + manifest.patches.len();
         }
-        let model = Manifest::new([7; 16], 1 << 40, 1 << 22, 1);
-        if let Ok(table) = model.and_then(|model| Table::parse(bytes, &model, 3)) {
-            slots += table.chunks.len();
-        }
+        let Ok(model) = Manifest::new([7; 16], 1 << 40, 1 << 22, 1) else { continue };
+        slots += Table::parse(bytes, &model, 3).map_or(0, |table| table.chunks.len());
+        slots += model.parse_list(bytes).map_or(0, |tables| tables.len());
+        slots += crate::patch::parse(bytes, &model).map_or(0, |records| records.len());
     }
     slots + usize::from(crate::note::Note::parse(bytes).is_some())
 }

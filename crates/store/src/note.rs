@@ -61,23 +61,27 @@ impl Note {
 }
 
 #[cfg(test)]
+impl Note {
+    /// A note for tests: of a writer that has the volume, with a lease of a minute.
+    pub(crate) fn sample() -> Self {
+        let holder = "host, hectare, process 1".to_owned();
+        Self { epoch: 3, session: 0xab, holder, lease: 60_000, renewal: 2, released: false }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn note() -> Note {
-        let holder = "host, hectare, process 1".to_owned();
-        Note { epoch: 3, session: 0xab, holder, lease: 60_000, renewal: 2, released: false }
-    }
-
     #[test]
     fn a_note_is_read_as_written_and_nothing_else_is() {
-        let bytes = note().encode();
-        assert_eq!(Note::parse(&bytes), Some(note()));
+        let bytes = Note::sample().encode();
+        assert_eq!(Note::parse(&bytes), Some(Note::sample()));
         for at in 0..bytes.len() {
             assert_eq!(Note::parse(&bytes[..at]), None, "cut at {at}");
         }
         assert_eq!(Note::parse(&[&bytes[..], b"x"].concat()), None);
-        let colourful = Note { holder: "\u{1b}[31mhost".to_owned(), ..note() };
+        let colourful = Note { holder: "\u{1b}[31mhost".to_owned(), ..Note::sample() };
         assert_eq!(Note::parse(&colourful.encode()), None);
     }
 }

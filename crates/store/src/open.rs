@@ -5,8 +5,10 @@
 //! up.
 
 use crate::bucket::{Bucket, Swapped};
+use crate::fetch::fetch;
 use crate::lease::Lease;
 use crate::manifest::{MANIFEST_MAX, Manifest, ObjectId, session_key};
+use crate::patches::Patches;
 use crate::volume::{Claim, StoreDevice, draw};
 use crate::{Address, Error, ImageDevice, Options, Place, Result, runtime};
 use hectare_device::{Device, Operation};
@@ -15,6 +17,8 @@ use object_store::UpdateVersion;
 use std::sync::Arc;
 
 pub(crate) const MANIFEST: &str = "manifest";
+/// The cache file has room for tables, too, where chunks are small.
+const KEPT_LEAST: u64 = 256 << 10;
 /// How often a manifest that changes while it is claimed is read again.
 const AGAIN: usize = 5;
 
@@ -55,6 +59,8 @@ pub struct Summary {
     pub chunk: Bytes,
     /// How many tables of chunks there are.
     pub tables: usize,
+    /// How many patches there are: small changes that are not in chunks yet.
+    pub patches: usize,
     /// How many writers there were.
     pub epoch: u64,
     /// How many manifests there were.
@@ -106,6 +112,13 @@ fn opened(bucket: Arc<Bucket>, address: &Address, options: &Options) -> Result<O
              there with hectare mkfs and another name"
                 .to_owned(),
         )),
+        Some(Kind::Image) if matches!(address.place, Place::Web(_)) && options.cache_file.is_some() => {
+            Err(Error::Cache(
+                "a cache file is for object stores: a web server may name the same version (ETag) for a file \
+                 that was changed twice in a second, so what was kept could be out of date"
+                    .to_owned(),
+            ))
+        }
         Some(Kind::Image) => ImageDevice::open(bucket, options).map(Opened::Image),
         Some(Kind::Volume) => StoreDevice::open(bucket, options).map(Box::new).map(Opened::Volume),
     }
@@ -125,10 +138,13 @@ impl StoreDevice {
     pub fn open(bucket: Arc<Bucket>, options: &Options) -> Result<Self> {
         if !options.write {
             let (manifest, _) = runtime::wait(read(&bucket))?;
-            return Ok(Self::reading(bucket, manifest, options));
+            let note = keep(&bucket, &manifest, options)?;
+            let (manifest, patches) = runtime::wait(with_patches(&bucket, manifest))?;
+            return Ok(Self::reading(bucket, manifest, patches, options).noting(note));
         }
         let claim = runtime::wait(claim(&bucket, options))?;
-        Self::writing(bucket, claim, options)
+        let note = keep(&bucket, &claim.manifest, options)?;
+        Ok(Self::writing(bucket, claim, options)?.noting(note))
     }
 }
 
@@ -162,16 +178,45 @@ pub fn summary(bucket: &Bucket) -> Result<Summary> {
         len: Bytes::new(manifest.len),
         chunk: Bytes::new(manifest.chunk()),
         tables: manifest.tables.len(),
+        patches: manifest.patches.len(),
         epoch: manifest.epoch,
         generation: manifest.generation,
         uuid: hectare_units::hex(&manifest.uuid),
     })
 }
 
-/// The manifest with its version.
+/// The manifest with its version. It is read again if its list is gone: a writer has flushed meanwhile.
 async fn read(bucket: &Bucket) -> Result<(Manifest, UpdateVersion)> {
-    let object = bucket.get(MANIFEST, MANIFEST_MAX).await?.ok_or_else(missing)?;
-    Ok((Manifest::parse(&object.bytes)?, object.version))
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let object = bucket.get(MANIFEST, MANIFEST_MAX).await?.ok_or_else(missing)?;
+        let parsed = Manifest::parse(&object.bytes)?;
+        let Some(slot) = parsed.list() else { return Ok((parsed.listed(None)?, object.version)) };
+        match fetch(bucket, slot).await {
+            Err(Error::Missing(_)) if tries < AGAIN => {}
+            list => return Ok((parsed.listed(Some(&list?))?, object.version)),
+        }
+    }
+}
+
+/// A manifest that was just read, or one that was put since, with its patches.
+async fn with_patches(bucket: &Bucket, manifest: Manifest) -> Result<(Manifest, Patches)> {
+    let (mut manifest, mut tries) = (manifest, 0);
+    loop {
+        tries += 1;
+        match Patches::load(bucket, &manifest).await {
+            // A writer has flushed meanwhile.
+            Err(Error::Missing(_)) if tries < AGAIN => manifest = read(bucket).await?.0,
+            patches => return Ok((manifest, patches?)),
+        }
+    }
+}
+
+/// Uses the cache file for the objects of a volume, by its identity. Their names are never used twice.
+fn keep(bucket: &Bucket, manifest: &Manifest, options: &Options) -> Result<Option<String>> {
+    let identity = format!("volume {}", hectare_units::hex(&manifest.uuid));
+    bucket.keep(options, &identity, manifest.chunk().max(KEPT_LEAST))
 }
 
 /// Takes a volume for writing: the lock first, then the manifest with a new epoch.

@@ -29,6 +29,12 @@ pub struct Options {
     pub parallel: usize,
     /// The bytes of chunks or blocks that are kept in memory.
     pub cache: Bytes,
+    /// The most bytes of patches: small changes that a volume has beside its chunks, and that each opening
+    /// fetches. At most 16 MiB or four chunks (but 1 MiB) are used. Zero: every flush puts whole chunks.
+    pub patches: Bytes,
+    /// A file that keeps what was fetched for later commands, and its most bytes. Of images it is for those
+    /// in object stores; one on a web server is refused.
+    pub cache_file: Option<(PathBuf, Bytes)>,
 }
 
 impl Default for Options {
@@ -43,6 +49,8 @@ impl Default for Options {
             attempt: Duration::from_secs(20),
             parallel: 8,
             cache: Bytes::mib(64),
+            patches: Bytes::mib(16),
+            cache_file: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What was written since a flush, by place: ranges without overlaps, of zeros or of bytes in the log.
 
+use bytes::Bytes;
 use hectare_units::u64_of;
 use rangemap::RangeMap;
 use std::fs::File;
@@ -22,6 +23,8 @@ pub(crate) enum Source {
     Zero,
     /// In a log, from this place on.
     Log(Arc<File>, u64),
+    /// In memory.
+    Memory(Bytes),
     /// Below.
     Below,
 }
@@ -53,6 +56,15 @@ impl Staged {
 
     /// Cuts a range where the bytes of its parts come from different places, in order.
     pub(crate) fn sources(&self, range: &Range<u64>, file: &Arc<File>) -> Vec<(Range<u64>, Source)> {
+        self.sources_of(range, |from, _| Source::Log(Arc::clone(file), from))
+    }
+
+    /// Likewise; `source` has the bytes from a place on, of a length.
+    pub(crate) fn sources_of(
+        &self,
+        range: &Range<u64>,
+        source: impl Fn(u64, u64) -> Source,
+    ) -> Vec<(Range<u64>, Source)> {
         let (mut parts, mut at) = (Vec::new(), range.start);
         for (place, piece) in self.map.overlapping(range) {
             let part = place.start.max(range.start)..place.end.min(range.end);
@@ -62,7 +74,7 @@ impl Staged {
             at = part.end;
             let source = match piece {
                 Piece::Zero => Source::Zero,
-                Piece::Log(delta) => Source::Log(Arc::clone(file), part.start.wrapping_add(*delta)),
+                Piece::Log(delta) => source(part.start.wrapping_add(*delta), part.end - part.start),
             };
             parts.push((part, source));
         }
@@ -70,6 +82,27 @@ impl Staged {
             parts.push((at..range.end, Source::Below));
         }
         parts
+    }
+
+    /// These changes over others: only what is changed, and what to zeros, not where bytes are.
+    pub(crate) fn over(&self, below: &Self) -> Self {
+        let mut map = below.map.clone();
+        self.map.iter().for_each(|(range, piece)| map.insert(range.clone(), *piece));
+        Self { map }
+    }
+
+    /// The changed ranges, in order; neighbours may be apart.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.map.iter().map(|(range, _)| range.clone())
+    }
+
+    /// How many pieces there are, and how many bytes those have that are not zeros.
+    pub(crate) fn weight(&self) -> (usize, u64) {
+        let bytes = |(range, piece): (&Range<u64>, &Piece)| match piece {
+            Piece::Zero => 0,
+            Piece::Log(_) => range.end - range.start,
+        };
+        self.map.iter().map(bytes).fold((0, 0), |(pieces, sum), bytes| (pieces + 1, sum + bytes))
     }
 
     /// The chunks that have other bytes now, in order, and the ranges of chunks that have become zeros; a
@@ -102,6 +135,18 @@ pub(crate) struct Sealed {
     pub(crate) path: PathBuf,
 }
 
+/// What one layer does not have comes from the one below it.
+pub(crate) fn or_below(
+    parts: Vec<(Range<u64>, Source)>,
+    below: impl Fn(&Range<u64>) -> Vec<(Range<u64>, Source)>,
+) -> Vec<(Range<u64>, Source)> {
+    let look = |(range, source)| match source {
+        Source::Below => below(&range),
+        other => vec![(range, other)],
+    };
+    parts.into_iter().flat_map(look).collect()
+}
+
 /// Fills a buffer from a log.
 pub(crate) fn read_log(file: &File, from: u64, buf: &mut [u8]) -> std::io::Result<()> {
     debug_assert!(from.checked_add(u64_of(buf.len())).is_some(), "the log has it");
@@ -127,6 +172,7 @@ mod tests {
                 Source::Zero => format!("{range:?} zero"),
                 Source::Below => format!("{range:?} below"),
                 Source::Log(_, from) => format!("{range:?} log {from}"),
+                Source::Memory(_) => format!("{range:?} memory"),
             })
             .collect();
         let expected = ["5..10 below", "10..12 log 1010", "12..14 zero", "14..20 log 1014", "20..30 below"];

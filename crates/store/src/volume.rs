@@ -1,13 +1,14 @@
 //! A volume in an object store, as a [`Device`].
 //!
 //! Writes go to the local log and a map of it ([`crate::staged`]); reads take each byte from the newest of
-//! three layers: the log, the log that is being uploaded, and the chunks of the manifest. A flush uploads
-//! ([`flush`]).
+//! four layers: the log, the log that is being uploaded, the patches of the manifest ([`crate::patches`]), and
+//! its chunks. A flush uploads ([`flush`]).
 //!
 //! Invariants:
 //! - The map, the log and the length change together, under one lock. So the log has the order of the
 //!   writes.
-//! - When the manifest was swapped, the new one and the loss of the layer that is in it are seen together.
+//! - When the manifest was swapped, the new one with its patches, and the loss of the layer that is in it, are
+//!   seen together.
 //! - After a flush that failed every change and every flush fails: it is unknown whether the manifest was
 //!   swapped. What was written can still be read.
 //!
@@ -15,13 +16,17 @@
 //! is begun again; a device that was opened for reading only reports that the volume has changed.
 
 mod base;
+#[cfg(test)]
+mod cost_tests;
 mod flush;
+mod patching;
 mod recovery;
 
 use crate::bucket::Bucket;
 use crate::lease::Lease;
 use crate::manifest::Manifest;
-use crate::staged::{Sealed, Source, Staged, read_log};
+use crate::patches::Patches;
+use crate::staged::{Sealed, Source, Staged, or_below, read_log};
 use crate::write_log::{Between, LogDirectory, RECORD_MAX, WriteLog};
 use crate::{Cost, Error as StoreError, Options, runtime};
 use base::Base;
@@ -50,6 +55,8 @@ pub struct StoreDevice {
     notes: Vec<String>,
     /// Where the last read ended.
     read_end: AtomicU64,
+    /// The most bytes of patches, as far as the volume allows.
+    patches_max: u64,
 }
 
 /// What changes.
@@ -60,6 +67,8 @@ struct State {
     log: Option<WriteLog>,
     sealed: Option<Arc<Sealed>>,
     manifest: Arc<Manifest>,
+    /// Those of the manifest.
+    patches: Arc<Patches>,
 }
 
 /// What a device has that may change the volume.
@@ -85,14 +94,21 @@ pub(crate) struct Claim {
 
 impl StoreDevice {
     /// A volume for reading, as its manifest has it.
-    pub(crate) fn reading(bucket: Arc<Bucket>, manifest: Manifest, options: &Options) -> Self {
-        Self::new(bucket, manifest, options, None, None)
+    pub(crate) fn reading(
+        bucket: Arc<Bucket>,
+        manifest: Manifest,
+        patches: Patches,
+        options: &Options,
+    ) -> Self {
+        Self::new(bucket, (manifest, patches), options, None, None)
     }
 
     /// A claimed volume. What an earlier process left in the local log is written and flushed first, if it
     /// lies on this content.
     pub(crate) fn writing(bucket: Arc<Bucket>, claim: Claim, options: &Options) -> crate::Result<Self> {
         let Claim { manifest, version, lease, session } = claim;
+        // No other writer deletes any from now on.
+        let patches = runtime::wait(Patches::load(&bucket, &manifest))?;
         let mut logs = LogDirectory::open(options.log.as_deref(), manifest.uuid)?;
         let left = logs.left()?;
         let log = logs.create(Between { base: manifest.content, next: draw() })?;
@@ -106,21 +122,23 @@ impl StoreDevice {
             log_max: options.log_max.get(),
         };
         let content = manifest.content;
-        let mut device = Self::new(bucket, manifest, options, Some(writer), Some(log));
+        let mut device = Self::new(bucket, (manifest, patches), options, Some(writer), Some(log));
         device.recover(left, content)?;
         Ok(device)
     }
 
     fn new(
         bucket: Arc<Bucket>,
-        manifest: Manifest,
+        (manifest, patches): (Manifest, Patches),
         options: &Options,
         writer: Option<Writer>,
         log: Option<WriteLog>,
     ) -> Self {
-        let zeroed = writer.is_some() && manifest.tables.is_empty();
+        let zeroed = writer.is_some() && manifest.tables.is_empty() && patches.is_empty();
         let (len, staged) = (manifest.len, Staged::default());
-        let state = State { len, resized: false, staged, log, sealed: None, manifest: Arc::new(manifest) };
+        let patches_max = crate::patches::limit(options.patches.get(), &manifest);
+        let (manifest, patches) = (Arc::new(manifest), Arc::new(patches));
+        let state = State { len, resized: false, staged, log, sealed: None, manifest, patches };
         Self {
             name: bucket.name().to_owned(),
             base: Arc::new(Base::new(bucket, index_of(options.cache.get()))),
@@ -130,7 +148,14 @@ impl StoreDevice {
             discards_zero: AtomicBool::new(true),
             notes: Vec::new(),
             read_end: AtomicU64::new(0),
+            patches_max,
         }
+    }
+
+    /// With another note for the user.
+    pub(crate) fn noting(mut self, note: Option<String>) -> Self {
+        self.notes.extend(note);
+        self
     }
 
     /// What the user should know of the opening, each a line.
@@ -198,12 +223,9 @@ impl StoreDevice {
             None => vec![(range, Source::Below)],
         };
         if let Some(sealed) = &state.sealed {
-            let below = |(range, source)| match source {
-                Source::Below => sealed.staged.sources(&range, &sealed.file),
-                other => vec![(range, other)],
-            };
-            parts = parts.into_iter().flat_map(below).collect();
+            parts = or_below(parts, |range| sealed.staged.sources(range, &sealed.file));
         }
+        parts = or_below(parts, |range| state.patches.sources(range));
         (parts, Arc::clone(&state.manifest))
     }
 
@@ -217,6 +239,7 @@ impl StoreDevice {
             match source {
                 Source::Zero => part.fill(0),
                 Source::Log(file, from) => read_log(&file, from, part).map_err(Trouble::Log)?,
+                Source::Memory(bytes) => part.copy_from_slice(&bytes),
                 Source::Below => below.push((range.start, part)),
             }
         }
@@ -392,7 +415,7 @@ impl Device for StoreDevice {
         let first = Bytes::new(range.end - range.start);
         match source {
             Source::Zero => Ok(Extent::zeros(first)),
-            Source::Log(..) => Ok(Extent::data(first)),
+            Source::Log(..) | Source::Memory(_) => Ok(Extent::data(first)),
             Source::Below => {
                 let found = runtime::wait(self.base.extent(&manifest, range.clone()));
                 // A table that was superseded meanwhile: that there may be data is never wrong.

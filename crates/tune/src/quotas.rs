@@ -81,15 +81,11 @@ pub(crate) fn add(volume: &mut Volume<'_>, kinds: &[Kind], now: Timestamp) -> Re
 fn count(volume: &mut Volume<'_>) -> Result<[BTreeMap<u32, Record>; 3]> {
     let mut used: [BTreeMap<u32, Record>; 3] = std::array::from_fn(|_| BTreeMap::new());
     let sb = volume.sb().clone();
-    let own: Vec<InodeNr> = KINDS
-        .into_iter()
-        .filter_map(|kind| inode_of(sb.raw(), kind))
-        .chain(sb.orphan_file_inode())
-        .chain(sb.journal_inode())
-        .collect();
+    // The feature may not be on yet, and the files of some kinds may be there.
+    let own: Vec<InodeNr> = KINDS.into_iter().filter_map(|kind| inode_of(sb.raw(), kind)).collect();
     let values = sb.features().incompat.contains(Incompat::EA_INODE);
     volume.each_inode(&mut |_, nr, slot, in_use| {
-        let has_owner = nr == InodeNr::ROOT || (nr >= sb.first_inode() && !own.contains(&nr));
+        let has_owner = !own.contains(&nr) && quota::counts(&sb, nr, InodeFlags::empty());
         if !in_use || !has_owner {
             return Ok(());
         }

@@ -21,6 +21,7 @@ use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::orphan::OrphanBlockMut;
+use hectare_ext4::quota::SpaceChanges;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
@@ -44,11 +45,11 @@ pub(crate) fn reseal(
     }
     let forms = Forms::new(&old, &new)?;
     let mut walk =
-        Walk { old: &old, new: &new, forms, seen: BTreeSet::new(), usage: usage::Changes::default() };
+        Walk { old: &old, new: &new, forms, seen: BTreeSet::new(), usage: SpaceChanges::default() };
     volume.each_inode(&mut |volume, nr, slot, in_use| walk.inode(volume, nr, slot, in_use))?;
     let usage = walk.usage;
     volume.set_superblock(new.clone());
-    usage.write(volume)?;
+    usage::write(&usage, volume)?;
     for group in volume.all_groups() {
         reseal_group(volume, group, &old)?;
     }
@@ -99,7 +100,7 @@ struct Walk<'a> {
     /// Attribute blocks that were met; several inodes may share one.
     seen: BTreeSet<BlockNr>,
     /// What owners use now, more or less.
-    usage: usage::Changes,
+    usage: SpaceChanges,
 }
 
 impl Walk<'_> {
@@ -115,7 +116,8 @@ impl Walk<'_> {
         if in_use && (inode.links > 0 || nr < self.old.first_inode()) {
             let before = inode.sectors;
             self.content(volume, nr, &mut inode)?;
-            self.usage.note(self.old, nr, &inode, before);
+            let bytes = (i128::from(inode.sectors) - i128::from(before)) << 9;
+            self.usage.note(self.old, nr, &inode, bytes);
         }
         inode.render(slot, nr, self.new);
         Ok(())

@@ -9,8 +9,10 @@
 //! form; the operators panic on overflow in every profile (`overflow-checks` is on in release too) and are
 //! for values already validated. This crate holds no format knowledge and no I/O; beside the types it has a
 //! few tools that every layer needs: the table that is filled on first touch ([`OnceTable`]), random numbers
-//! ([`random`]), the buckets of histograms ([`log_scale`]), hexadecimal digits ([`hex()`]).
+//! ([`random`]), the buckets of histograms ([`log_scale`]), hexadecimal digits ([`hex()`]),
+//! the parts that all addresses have ([`address`]).
 
+pub mod address;
 mod block;
 mod bytes;
 mod hex;

@@ -13,15 +13,10 @@
 //! Hazards: needs 5 GiB in `/dev/shm`. The processor time of a run is of whole clock ticks (10 ms).
 
 use super::figures::shown;
-use super::mkfs::measure::{Figures, run as measured};
-use super::mkfs::{barred, told};
-use super::results::{aligned, machine, write_json};
-use crate::scratch::{Scratch, leave_nothing};
-use hectare_lab::paired_stats::Spread;
+use super::rounds::{Outcome, Runs, Sides, Step, is_wanted, memory, verdict};
+use crate::scratch::Scratch;
 use hectare_oracle::tool;
 use hectare_oracle::tool::line_of;
-use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -54,34 +49,33 @@ const CASES: [Case; 2] = [
 ];
 
 /// Who checks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Two,
-    One,
-    Theirs,
+const SIDES: Sides = Sides {
+    titles: ["hectare, 2 threads", "hectare, 1 thread", "e2fsck -fn"],
+    peer: 2,
+    headings: ["volume", "times as fast"],
+};
+
+/// Checks of an image.
+struct Checks<'a> {
+    binary: &'a Path,
+    image: &'a Path,
 }
 
-const SIDES: [Side; 3] = [Side::Two, Side::One, Side::Theirs];
-
-impl Side {
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Two => "hectare, 2 threads",
-            Self::One => "hectare, 1 thread",
-            Self::Theirs => "e2fsck -fn",
-        }
+impl Step for Checks<'_> {
+    fn command(&mut self, side: usize) -> Result<Command, String> {
+        let mut command = tool("taskset").ok_or("taskset is not installed")?;
+        command.args(["-c", if side == 0 { "0,1" } else { "0" }]);
+        match side {
+            0 => command.arg(self.binary).args(["check", "--threads", "2"]),
+            1 => command.arg(self.binary).args(["check", "--threads", "1"]),
+            _ => command.args(["e2fsck", "-fn"]),
+        };
+        command.arg(self.image).stderr(Stdio::null());
+        Ok(command)
     }
 
-    fn command(self, binary: &Path, image: &Path) -> Result<Command, String> {
-        let mut command = tool("taskset").ok_or("taskset is not installed")?;
-        command.args(["-c", if self == Self::Two { "0,1" } else { "0" }]);
-        match self {
-            Self::Two => command.arg(binary).args(["check", "--threads", "2"]),
-            Self::One => command.arg(binary).args(["check", "--threads", "1"]),
-            Self::Theirs => command.args(["e2fsck", "-fn"]),
-        };
-        command.arg(image).stderr(Stdio::null());
-        Ok(command)
+    fn after(&mut self, _: usize) -> Result<String, String> {
+        Ok(String::new())
     }
 }
 
@@ -92,63 +86,21 @@ pub(super) fn list() {
 
 /// Runs the job; returns whether everything ran and was as claimed.
 pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
-    let wanted = |case: &&Case| {
-        options.only.is_empty() || options.only.iter().any(|only| case.name.starts_with(only.as_str()))
-    };
-    let (mut good, mut all, mut rows) = (true, Vec::new(), Vec::new());
-    let mut verdicts = String::new();
-    for case in CASES.iter().filter(wanted) {
-        match rounds(case, options, binary) {
-            Ok(runs) => {
-                good &= judge(case, &runs, options.quick, &mut verdicts);
-                rows.extend(table(case, &runs));
-                all.push(json!({ "case": case.name, "runs": runs.each_ref().map(|runs| of_all(runs)) }));
-            }
-            Err(error) => {
-                good = false;
-                let _ = writeln!(verdicts, "FAILED {}: {error}", case.name);
-            }
-        }
+    let mut outcome = Outcome::new(&SIDES);
+    for case in CASES.iter().filter(|case| is_wanted(options, case.name)) {
+        let judged = |runs: &Runs, text: &mut String| options.quick || judge(case, runs, text);
+        outcome.take(case.name, rounds(case, options, binary), judged);
     }
-    rows.splice(0..0, [HEADINGS, ["---"; 6]].map(|row| row.map(str::to_owned).to_vec()));
-    let rows: Vec<Vec<String>> = rows.into_iter().map(barred).collect();
-    print!("{}{verdicts}", aligned(&rows));
-    leave_nothing();
-    if let Err(error) = write_json(&options.json, &json!({ "machine": machine(), "cases": all })) {
-        eprintln!("can't write {}: {error}", options.json.display());
-        return false;
-    }
-    good && !all.is_empty()
-}
-
-fn of_all(runs: &[Figures]) -> Vec<Value> {
-    runs.iter().map(Figures::json).collect()
+    outcome.finish(options)
 }
 
 /// All runs on a volume, by side.
-fn rounds(case: &Case, options: &super::Options, binary: &Path) -> Result<[Vec<Figures>; 3], String> {
+fn rounds(case: &Case, options: &super::Options, binary: &Path) -> Result<Runs, String> {
     let scratch = Scratch::new(Path::new("/dev/shm"), NAME)?;
     let image = scratch.path().join("image");
     eprintln!("{}: making the volume", case.name);
     make(case, options.quick, binary, &image)?;
-    let mut runs = [const { Vec::new() }; 3];
-    for round in 0..options.pairs {
-        let mut order = [0, 1, 2];
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for nr in order {
-            let figures = measured(SIDES[nr].command(binary, &image)?, &image)?;
-            let Figures { seconds, cpu, .. } = figures;
-            eprintln!(
-                "  round {}: {}: {seconds:.2} s, of the processor {cpu:.2}",
-                round + 1,
-                SIDES[nr].title()
-            );
-            runs[nr].push(figures);
-        }
-    }
-    Ok(runs)
+    SIDES.rounds(options.pairs, &image, &mut Checks { binary, image: &image })
 }
 
 /// Makes a volume.
@@ -214,63 +166,24 @@ fn header(name: &str, size: usize) -> [u8; 512] {
     header
 }
 
-type Figure = fn(&Figures) -> Option<f64>;
-
-fn values(runs: &[Figures], of: Figure) -> Vec<f64> {
-    runs.iter().filter_map(of).collect()
-}
-
-/// How many times faster than e2fsck, round by round.
-fn times(runs: &[Vec<Figures>; 3], side: usize) -> Option<Spread> {
-    let seconds: Figure = |run| Some(run.seconds);
-    Spread::of_ratios(&values(&runs[2], seconds), &values(&runs[side], seconds))
-}
-
 /// Prints the claims, and says whether all are met.
-fn judge(case: &Case, runs: &[Vec<Figures>; 3], quick: bool, text: &mut String) -> bool {
-    if quick {
-        return true;
-    }
-    let memory =
-        |side: usize| Spread::of(&values(&runs[side], |run| run.memory_mib)).map(|spread| spread.median);
+fn judge(case: &Case, runs: &Runs, text: &mut String) -> bool {
     let mut good = true;
     for (side, claimed) in TIMES.into_iter().enumerate() {
-        let title = SIDES[side].title();
-        let times = times(runs, side).map_or(0.0, |spread| spread.median);
-        let less = memory(side).zip(memory(2)).is_some_and(|(ours, theirs)| ours <= theirs);
-        for (met, claim) in [
-            (times >= claimed, format!("at least {claimed} times as fast as e2fsck: {}", shown(times))),
-            (less, "at most the memory of e2fsck".to_owned()),
-        ] {
-            good &= met;
-            let _ = writeln!(text, "{}: {}, {title}: {claim}", if met { "met" } else { "MISSED" }, case.name);
-        }
+        let (name, title) = (case.name, SIDES.titles[side]);
+        let times = SIDES.median_times(runs, side);
+        let less = memory(&runs[side]).zip(memory(&runs[2])).is_some_and(|(ours, theirs)| ours <= theirs);
+        let faster = format!("at least {claimed} times as fast as e2fsck: {}", shown(times));
+        good &= verdict(text, times >= claimed, &format!("{name}, {title}: {faster}"));
+        good &= verdict(text, less, &format!("{name}, {title}: at most the memory of e2fsck"));
     }
     good
-}
-
-const HEADINGS: [&str; 6] =
-    ["volume", "program", "seconds", "times as fast", "processor seconds", "peak MiB"];
-
-fn table(case: &Case, runs: &[Vec<Figures>; 3]) -> Vec<Vec<String>> {
-    let cell = |spread: Option<Spread>| spread.map_or("-".to_owned(), told);
-    let row = |(side, of): (usize, &Side)| {
-        let of_side = |figure: Figure| cell(Spread::of(&values(&runs[side], figure)));
-        vec![
-            case.name.to_owned(),
-            of.title().to_owned(),
-            of_side(|run| Some(run.seconds)),
-            if side < 2 { cell(times(runs, side)) } else { "-".to_owned() },
-            of_side(|run| Some(run.cpu)),
-            of_side(|run| run.memory_mib),
-        ]
-    };
-    SIDES.iter().enumerate().map(row).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::mkfs::measure::Figures;
 
     #[test]
     fn an_archive_has_a_header_for_each_file_and_directory() {
@@ -305,7 +218,7 @@ mod tests {
         };
         let judged = |runs: [Vec<Figures>; 3]| {
             let mut text = String::new();
-            judge(&CASES[0], &runs, false, &mut text);
+            judge(&CASES[0], &runs, &mut text);
             text.matches("MISSED").count()
         };
         assert_eq!(judged([run(1.0, 5.0), run(2.0, 4.0), run(5.5, 6.0)]), 0);

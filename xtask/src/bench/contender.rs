@@ -2,7 +2,7 @@
 
 use super::figures::{Figures, Left, find_run};
 use super::plan::{Aged, Section, Side, Storage, Volume};
-use crate::scratch::{Scratch, told};
+use crate::scratch::{Scratch, with_path};
 use hectare_device::FileOptions;
 use hectare_engine::{Error, OpenOptions, Volume as Opened};
 use hectare_lab::Through;
@@ -169,12 +169,12 @@ fn folder_of(said: &Value, section: &Section) -> String {
 /// Inspects a closed image. If the directory is missing (it was removed), there are no files.
 fn look(image: &Path, folder: &str) -> Result<Left, String> {
     let device = FileOptions::new().open(image).map_err(|error| error.to_string())?;
-    let volume = Opened::open(Arc::new(device), OpenOptions::read_only()).map_err(told(image))?;
+    let volume = Opened::open(Arc::new(device), OpenOptions::read_only()).map_err(with_path(image))?;
     let files = match FileExtents::under(&volume, folder.as_bytes()) {
         Err(Error::NotFound) => FileExtents::default(),
-        other => other.map_err(told(image))?,
+        other => other.map_err(with_path(image))?,
     };
-    Ok(Left { files, free: Fragmentation::of(&volume).map_err(told(image))? })
+    Ok(Left { files, free: Fragmentation::of(&volume).map_err(with_path(image))? })
 }
 
 /// Whether e2fsck finds nothing wrong. Mere optimisations (an extent tree after random writes, which the

@@ -15,16 +15,11 @@
 //! clock ticks (10 ms).
 
 use super::figures::shown;
-use super::mkfs::measure::{Figures, run as measured};
-use super::mkfs::{barred, told};
-use super::results::{aligned, machine, write_json};
-use crate::scratch::{Scratch, leave_nothing};
+use super::rounds::{Outcome, Runs, Sides, Step, is_wanted, verdict};
+use crate::scratch::Scratch;
 use crate::steps::target_folder;
-use hectare_lab::paired_stats::Spread;
 use hectare_oracle::{KernelMount, assert_clean, mke2fs, tool};
 use hectare_units::random::SplitMix64;
-use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,20 +41,40 @@ struct Case {
 const CASES: [Case; 2] = [Case { name: "disk", times: 3.0 }, Case { name: "memory", times: 1.0 }];
 
 /// Who shrinks.
-const SIDES: [&str; 3] = ["hectare", "hectare --no-check", "resize2fs -f -M"];
+const SIDES: Sides = Sides {
+    titles: ["hectare", "hectare --no-check", "resize2fs -f -M"],
+    peer: 2,
+    headings: ["image on", "times as fast"],
+};
 
-fn command(side: usize, binary: &Path, image: &Path) -> Result<Command, String> {
-    let mut command = match side {
-        0 | 1 => Command::new(binary),
-        _ => tool("resize2fs").ok_or("resize2fs is not installed")?,
-    };
-    match side {
-        0 => command.arg("resize").arg(image).arg("min"),
-        1 => command.args(["resize", "--no-check"]).arg(image).arg("min"),
-        _ => command.args(["-f", "-M"]).arg(image),
-    };
-    command.stderr(Stdio::null());
-    Ok(command)
+/// Shrinking of copies of a volume.
+struct Shrinking<'a> {
+    binary: &'a Path,
+    base: &'a Path,
+    image: &'a Path,
+}
+
+impl Step for Shrinking<'_> {
+    fn command(&mut self, side: usize) -> Result<Command, String> {
+        copy(self.base, self.image)?;
+        let mut command = match side {
+            0 | 1 => Command::new(self.binary),
+            _ => tool("resize2fs").ok_or("resize2fs is not installed")?,
+        };
+        match side {
+            0 => command.arg("resize").arg(self.image).arg("min"),
+            1 => command.args(["resize", "--no-check"]).arg(self.image).arg("min"),
+            _ => command.args(["-f", "-M"]).arg(self.image),
+        };
+        command.stderr(Stdio::null());
+        Ok(command)
+    }
+
+    fn after(&mut self, _: usize) -> Result<String, String> {
+        let blocks = fs::metadata(self.image).map_err(|error| error.to_string())?.len() >> 12;
+        assert_clean(self.image).map_err(|skip| skip.to_string())?;
+        Ok(format!(", {blocks} blocks"))
+    }
 }
 
 /// The names of all cases.
@@ -69,63 +84,22 @@ pub(super) fn list() {
 
 /// Runs the job; returns whether everything ran, was clean and was as claimed.
 pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
-    let wanted = |case: &&Case| {
-        options.only.is_empty() || options.only.iter().any(|only| case.name.starts_with(only.as_str()))
-    };
-    let (mut good, mut all, mut rows, mut verdicts) = (true, Vec::new(), Vec::new(), String::new());
-    for case in CASES.iter().filter(wanted) {
-        match rounds(case, options, binary) {
-            Ok(runs) => {
-                good &= judge(case, &runs, options.quick, &mut verdicts);
-                rows.extend(table(case, &runs));
-                let of_all = |runs: &Vec<Figures>| runs.iter().map(Figures::json).collect::<Vec<Value>>();
-                all.push(json!({ "case": case.name, "runs": runs.each_ref().map(of_all) }));
-            }
-            Err(error) => {
-                good = false;
-                let _ = writeln!(verdicts, "FAILED {}: {error}", case.name);
-            }
-        }
+    let mut outcome = Outcome::new(&SIDES);
+    for case in CASES.iter().filter(|case| is_wanted(options, case.name)) {
+        let judged = |runs: &Runs, text: &mut String| options.quick || judge(case, runs, text);
+        outcome.take(case.name, rounds(case, options, binary), judged);
     }
-    rows.splice(0..0, [HEADINGS, ["---"; 6]].map(|row| row.map(str::to_owned).to_vec()));
-    let rows: Vec<Vec<String>> = rows.into_iter().map(barred).collect();
-    print!("{}{verdicts}", aligned(&rows));
-    leave_nothing();
-    if let Err(error) = write_json(&options.json, &json!({ "machine": machine(), "cases": all })) {
-        eprintln!("can't write {}: {error}", options.json.display());
-        return false;
-    }
-    good && !all.is_empty()
+    outcome.finish(options)
 }
 
 /// All runs in one place, by side.
-fn rounds(case: &Case, options: &super::Options, binary: &Path) -> Result<[Vec<Figures>; 3], String> {
+fn rounds(case: &Case, options: &super::Options, binary: &Path) -> Result<Runs, String> {
     let place = if case.name == "disk" { target_folder() } else { PathBuf::from("/dev/shm") };
     let scratch = Scratch::new(&place, NAME)?;
     let (base, image) = (scratch.path().join("base"), scratch.path().join("image"));
     eprintln!("{}: making the volume", case.name);
     make(&base, if options.quick { FILES / 20 } else { FILES })?;
-    let mut runs = [const { Vec::new() }; 3];
-    for round in 0..options.pairs {
-        let mut order = [0, 1, 2];
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for nr in order {
-            copy(&base, &image)?;
-            let figures = measured(command(nr, binary, &image)?, &image)?;
-            let blocks = fs::metadata(&image).map_err(|error| error.to_string())?.len() >> 12;
-            let Figures { seconds, cpu, .. } = figures;
-            let title = SIDES[nr];
-            eprintln!(
-                "  round {}: {title}: {seconds:.2} s, processor {cpu:.2} s, {blocks} blocks",
-                round + 1
-            );
-            assert_clean(&image).map_err(|skip| skip.to_string())?;
-            runs[nr].push(figures);
-        }
-    }
-    Ok(runs)
+    SIDES.rounds(options.pairs, &image, &mut Shrinking { binary, base: &base, image: &image })
 }
 
 /// Makes the volume.
@@ -160,47 +134,9 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     synced.map_err(|error| error.to_string())
 }
 
-type Figure = fn(&Figures) -> Option<f64>;
-
-fn values(runs: &[Figures], of: Figure) -> Vec<f64> {
-    runs.iter().filter_map(of).collect()
-}
-
-/// How many times faster than resize2fs, round by round.
-fn times(runs: &[Vec<Figures>; 3], side: usize) -> Option<Spread> {
-    let seconds: Figure = |run| Some(run.seconds);
-    Spread::of_ratios(&values(&runs[2], seconds), &values(&runs[side], seconds))
-}
-
 /// Prints the claim, and says whether it is met.
-fn judge(case: &Case, runs: &[Vec<Figures>; 3], quick: bool, text: &mut String) -> bool {
-    if quick {
-        return true;
-    }
-    let found = times(runs, 1).map_or(0.0, |spread| spread.median);
-    let met = found >= case.times;
-    let verdict = if met { "met" } else { "MISSED" };
-    let (name, claimed) = (case.name, case.times);
-    let _ =
-        writeln!(text, "{verdict}: {name}: at least {claimed} times as fast as resize2fs: {}", shown(found));
-    met
-}
-
-const HEADINGS: [&str; 6] =
-    ["image on", "program", "seconds", "times as fast", "processor seconds", "peak MiB"];
-
-fn table(case: &Case, runs: &[Vec<Figures>; 3]) -> Vec<Vec<String>> {
-    let cell = |spread: Option<Spread>| spread.map_or("-".to_owned(), told);
-    let row = |(side, title): (usize, &&str)| {
-        let of_side = |figure: Figure| cell(Spread::of(&values(&runs[side], figure)));
-        vec![
-            case.name.to_owned(),
-            (*title).to_owned(),
-            of_side(|run| Some(run.seconds)),
-            if side < 2 { cell(times(runs, side)) } else { "-".to_owned() },
-            of_side(|run| Some(run.cpu)),
-            of_side(|run| run.memory_mib),
-        ]
-    };
-    SIDES.iter().enumerate().map(row).collect()
+fn judge(case: &Case, runs: &Runs, text: &mut String) -> bool {
+    let (name, claimed, found) = (case.name, case.times, SIDES.median_times(runs, 1));
+    let claim = format!("{name}: at least {claimed} times as fast as resize2fs: {}", shown(found));
+    verdict(text, found >= claimed, &claim)
 }

@@ -18,18 +18,13 @@
 //! Hazard: needs 4 GiB in `/dev/shm` and 3 GiB on the disk.
 
 use super::figures::shown;
-use super::mkfs::measure::{Figures, run as measured};
-use super::mkfs::{barred, told};
-use super::results::{aligned, machine, write_json};
-use crate::scratch::{Scratch, leave_nothing};
+use super::rounds::{Outcome, Runs, Sides, Step, is_wanted, verdict};
+use crate::scratch::Scratch;
 use crate::steps::target_folder;
-use hectare_lab::paired_stats::Spread;
 use hectare_oracle::tool;
 use hectare_oracle::tool::line_of;
 use hectare_units::{index_of, random};
 use rustix::fs::{Advice, fadvise};
-use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -53,36 +48,43 @@ const CASES: [Case; 2] = [
 ];
 
 /// What runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Cat,
-    Directory,
-    Tar,
+const SIDES: Sides = Sides {
+    titles: ["cat", "salvage -o DIR", "salvage -o tar:-"],
+    peer: 0,
+    headings: ["volume", "speed to reading"],
+};
+
+/// Readings of an image.
+struct Readings<'a> {
+    binary: &'a Path,
+    image: &'a Path,
+    out: &'a Path,
+    is_cold: bool,
 }
 
-const SIDES: [Side; 3] = [Side::Cat, Side::Directory, Side::Tar];
-
-impl Side {
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Cat => "cat",
-            Self::Directory => "salvage -o DIR",
-            Self::Tar => "salvage -o tar:-",
+impl Step for Readings<'_> {
+    fn command(&mut self, side: usize) -> Result<Command, String> {
+        if self.is_cold {
+            evict(self.image)?;
         }
-    }
-
-    fn command(self, binary: &Path, image: &Path, out: &Path) -> Result<Command, String> {
-        let mut command = match self {
-            Self::Cat => tool("cat").ok_or("cat is not installed")?,
-            Self::Directory | Self::Tar => Command::new(binary),
+        let mut command = match side {
+            0 => tool("cat").ok_or("cat is not installed")?,
+            _ => Command::new(self.binary),
         };
-        match self {
-            Self::Cat => command.arg(image),
-            Self::Directory => command.arg("salvage").arg(image).arg("-o").arg(out),
-            Self::Tar => command.arg("salvage").arg(image).args(["-o", "tar:-"]),
+        match side {
+            0 => command.arg(self.image),
+            1 => command.arg("salvage").arg(self.image).arg("-o").arg(self.out),
+            _ => command.arg("salvage").arg(self.image).args(["-o", "tar:-"]),
         };
         command.stderr(Stdio::null());
         Ok(command)
+    }
+
+    fn after(&mut self, _: usize) -> Result<String, String> {
+        if self.out.exists() {
+            fs::remove_dir_all(self.out).map_err(failed)?;
+        }
+        Ok(String::new())
     }
 }
 
@@ -93,40 +95,16 @@ pub(super) fn list() {
 
 /// Runs the job; returns whether everything ran and was as claimed.
 pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
-    let wanted = |case: &&Case| {
-        options.only.is_empty() || options.only.iter().any(|only| case.name.starts_with(only.as_str()))
-    };
-    let (mut good, mut all, mut rows) = (true, Vec::new(), Vec::new());
-    let mut verdicts = String::new();
-    for case in CASES.iter().filter(wanted) {
+    let mut outcome = Outcome::new(&SIDES);
+    for case in CASES.iter().filter(|case| is_wanted(options, case.name)) {
         for is_cold in [true, false] {
             let name = format!("{}, {}", case.name, if is_cold { "cold" } else { "hot" });
-            match rounds(case, is_cold, options, binary) {
-                Ok(runs) => {
-                    good &= !is_cold || options.quick || judge(&name, &runs, &mut verdicts);
-                    rows.extend(table(&name, &runs));
-                    all.push(json!({ "case": name, "runs": runs.each_ref().map(|runs| of_all(runs)) }));
-                }
-                Err(error) => {
-                    good = false;
-                    let _ = writeln!(verdicts, "FAILED {name}: {error}");
-                }
-            }
+            let is_judged = is_cold && !options.quick;
+            let judged = |runs: &Runs, text: &mut String| !is_judged || judge(&name, runs, text);
+            outcome.take(&name, rounds(case, is_cold, options, binary), judged);
         }
     }
-    rows.splice(0..0, [HEADINGS, ["---"; 6]].map(|row| row.map(str::to_owned).to_vec()));
-    let rows: Vec<Vec<String>> = rows.into_iter().map(barred).collect();
-    print!("{}{verdicts}", aligned(&rows));
-    leave_nothing();
-    if let Err(error) = write_json(&options.json, &json!({ "machine": machine(), "cases": all })) {
-        eprintln!("can't write {}: {error}", options.json.display());
-        return false;
-    }
-    good && !all.is_empty()
-}
-
-fn of_all(runs: &[Figures]) -> Vec<Value> {
-    runs.iter().map(Figures::json).collect()
+    outcome.finish(options)
 }
 
 #[allow(clippy::needless_pass_by_value)] // shaped for map_err
@@ -135,39 +113,14 @@ fn failed(error: std::io::Error) -> String {
 }
 
 /// All runs on a volume, by side.
-fn rounds(
-    case: &Case,
-    is_cold: bool,
-    options: &super::Options,
-    binary: &Path,
-) -> Result<[Vec<Figures>; 3], String> {
+fn rounds(case: &Case, is_cold: bool, options: &super::Options, binary: &Path) -> Result<Runs, String> {
     let memory = Scratch::new(Path::new("/dev/shm"), NAME)?;
     let disk = is_cold.then(|| Scratch::new(&target_folder(), NAME)).transpose()?;
     let image = disk.as_ref().unwrap_or(&memory).path().join("image");
     eprintln!("{}: making the volume", case.name);
     make(case, options.quick, &memory.path().join("source"), &image)?;
     let out = memory.path().join("out");
-    let mut runs = [const { Vec::new() }; 3];
-    for round in 0..options.pairs {
-        let mut order = [0, 1, 2];
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for nr in order {
-            if is_cold {
-                evict(&image)?;
-            }
-            let figures = measured(SIDES[nr].command(binary, &image, &out)?, &image)?;
-            let Figures { seconds, cpu, .. } = figures;
-            let title = SIDES[nr].title();
-            eprintln!("  round {}: {title}: {seconds:.2} s, of the processor {cpu:.2}", round + 1);
-            runs[nr].push(figures);
-            if out.exists() {
-                fs::remove_dir_all(&out).map_err(failed)?;
-            }
-        }
-    }
-    Ok(runs)
+    SIDES.rounds(options.pairs, &image, &mut Readings { binary, image: &image, out: &out, is_cold })
 }
 
 /// Drops an image from the page cache.
@@ -200,53 +153,21 @@ fn make(case: &Case, quick: bool, source: &Path, image: &Path) -> Result<(), Str
     if status.success() { Ok(()) } else { Err(format!("{line}: {status}")) }
 }
 
-fn values(runs: &[Figures], of: fn(&Figures) -> Option<f64>) -> Vec<f64> {
-    runs.iter().filter_map(of).collect()
-}
-
-/// The time of `cat` to that of a side, round by round.
-fn ratio(runs: &[Vec<Figures>; 3], side: usize) -> Option<Spread> {
-    let seconds = |run: &Figures| Some(run.seconds);
-    Spread::of_ratios(&values(&runs[0], seconds), &values(&runs[side], seconds))
-}
-
 /// Prints the claims, and says whether all are met.
-fn judge(name: &str, runs: &[Vec<Figures>; 3], text: &mut String) -> bool {
+fn judge(name: &str, runs: &Runs, text: &mut String) -> bool {
     let mut good = true;
-    for (side, of) in SIDES.iter().enumerate().skip(1) {
-        let found = ratio(runs, side).map_or(0.0, |spread| spread.median);
-        let met = found >= RATIO;
-        good &= met;
-        let verdict = if met { "met" } else { "MISSED" };
-        let (title, found) = (of.title(), shown(found));
-        let _ =
-            writeln!(text, "{verdict}: {name}, {title}: at least {RATIO} of the speed of reading: {found}");
+    for side in [1, 2] {
+        let (title, found) = (SIDES.titles[side], SIDES.median_times(runs, side));
+        let claim = format!("{name}, {title}: at least {RATIO} of the speed of reading: {}", shown(found));
+        good &= verdict(text, found >= RATIO, &claim);
     }
     good
-}
-
-const HEADINGS: [&str; 6] =
-    ["volume", "program", "seconds", "speed to reading", "processor seconds", "peak MiB"];
-
-fn table(name: &str, runs: &[Vec<Figures>; 3]) -> Vec<Vec<String>> {
-    let cell = |spread: Option<Spread>| spread.map_or("-".to_owned(), told);
-    let row = |(side, of): (usize, &Side)| {
-        let of_side = |figure: fn(&Figures) -> Option<f64>| cell(Spread::of(&values(&runs[side], figure)));
-        vec![
-            name.to_owned(),
-            of.title().to_owned(),
-            of_side(|run| Some(run.seconds)),
-            if side > 0 { cell(ratio(runs, side)) } else { "-".to_owned() },
-            of_side(|run| Some(run.cpu)),
-            of_side(|run| run.memory_mib),
-        ]
-    };
-    SIDES.iter().enumerate().map(row).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::mkfs::measure::Figures;
 
     #[test]
     fn a_claim_is_of_the_pairs() {

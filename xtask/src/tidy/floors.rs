@@ -155,6 +155,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["report"],
             &["prometheus"],
             &["shared"],
+            &["moves"],
             &["control", "http"],
             &["monitor"],
         ],

@@ -2,8 +2,7 @@
 
 use crate::context::Scan;
 use crate::raw_inode::RawInode;
-use hectare_ext4::inode::InodeFlags;
-use hectare_ext4::quota::Kind;
+use hectare_ext4::quota::{Kind, counts};
 use hectare_units::InodeNr;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -51,12 +50,10 @@ impl Scan<'_> {
     /// attributes.
     pub(crate) fn count_for_quotas(&mut self, nr: InodeNr, slot: RawInode<'_>, blocks: u64, values: u64) {
         let sb = &self.volume.sb;
-        let quotas = Kind::ALL.map(|kind| sb.quota_inode(kind));
-        let own = quotas.contains(&Some(nr)) || sb.orphan_file_inode() == Some(nr);
-        let counts = (nr == InodeNr::ROOT || nr >= sb.first_inode()) && !own;
-        if !counts || slot.flags().contains(InodeFlags::EA_INODE) {
+        if !counts(sb, nr, slot.flags()) {
             return;
         }
+        let quotas = Kind::ALL.map(|kind| sb.quota_inode(kind));
         let space = blocks << self.volume.geometry().block_size.shift();
         let owners = [slot.uid(), slot.gid(), slot.project()];
         for kind in Kind::ALL.into_iter().filter(|kind| quotas[kind.index()].is_some()) {

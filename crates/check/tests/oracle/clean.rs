@@ -1,7 +1,9 @@
 //! Volumes that mke2fs and the kernel made are clean for both.
 
 use crate::support::{check_file, lines};
-use hectare_oracle::{Combo, Scale, Tree, assert_clean, combos, filled, scratch, skip, skip_part, tool};
+use hectare_oracle::{
+    Combo, Scale, Tree, assert_clean, combos, debugfs_write, filled, mke2fs, scratch, skip, skip_part, tool,
+};
 use std::path::Path;
 
 #[track_caller]
@@ -54,4 +56,24 @@ fn every_tree_is_clean() {
             }
         }
     }
+}
+
+/// The journal that tune2fs gives to a mounted volume is the file `.journal`, of an ordinary inode.
+#[test]
+fn regression_a_journal_with_a_name_is_clean() {
+    let image = scratch::fresh("visible");
+    let make = || {
+        mke2fs(&["-t", "ext3", "-b", "1024"], &image, "16M")?;
+        let visible = ["write /dev/null .journal", "copy_inode <8> <12>", "clri <8>", "ssv journal_inum 12"];
+        debugfs_write(&image, &visible)
+    };
+    if let Err(reason) = make() {
+        skip!("check clean::regression_a_journal_with_a_name", reason);
+    }
+    assert_clean(&image).unwrap();
+    assert_both_clean("a journal with a name", &image);
+    debugfs_write(&image, &["unlink .journal"]).unwrap();
+    let report = check_file(&image).unwrap();
+    assert!(lines(&report).contains("0 names lead to it"), "{}", lines(&report));
+    let _ = std::fs::remove_file(&image);
 }

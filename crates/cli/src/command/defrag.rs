@@ -2,25 +2,22 @@
 
 mod live;
 mod pack;
+mod whole;
 
-use crate::failure::{Failure, LeftOut, Outcome};
+use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, change_each, read_each};
 use crate::image_path::ImagePath;
-use crate::name::{absolute, shown};
+use crate::name::absolute;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::walk::{self, Met, Visitor};
 use crate::write_args::Writing;
 use hectare_engine::{Error, Gathered, Kind, Result};
-use hectare_ext4::extent::Extent;
 use hectare_fuse::mounted_image;
 use hectare_units::{Blocks, InodeNr};
 use indicatif::HumanBytes;
-use pack::{Move, movable, plan};
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Move the blocks of files and directories together
@@ -33,12 +30,13 @@ use std::path::Path;
 /// working.
 ///
 /// With --free the free space is made whole instead: what files have towards the end of the volume moves to
-/// free places before it, if one holds all of it. No file comes to lie in more places. Not while it is
-/// mounted.
+/// free places before it, if one holds all of it. No file comes to lie in more places. While it is mounted, what
+/// others change or take meanwhile stays where it is: a second run finds the rest.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare defrag -n disk.img\n  hectare defrag disk.img:/var/lib/db\n  \
     hectare defrag /mnt/srv               (a volume that is mounted)\n  \
-    hectare defrag --free -n disk.img     (how large the largest free extent would be)")]
+    hectare defrag --free -n disk.img     (how large the largest free extent would be)\n  \
+    hectare defrag --free /mnt/srv")]
 pub(crate) struct Arguments {
     /// Change nothing; show what is scattered
     #[arg(short = 'n', long)]
@@ -84,11 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if !arguments.free {
         return run_files(arguments, &inside, &mounted);
     }
-    if let Some(place) = mounted.first() {
-        let place = shown(place.as_bytes());
-        return Err(Failure::Usage(format!("--free: {place} is mounted: unmount it, and name its image")));
-    }
-    run_free(arguments, &inside)
+    whole::run(arguments, &inside, &mounted)
 }
 
 fn run_files(arguments: &Arguments, inside: &[ImagePath], mounted: &[&OsString]) -> Outcome {
@@ -115,111 +109,9 @@ fn run_files(arguments: &Arguments, inside: &[ImagePath], mounted: &[&OsString])
     } else {
         change_each(inside, &arguments.writing, each)?;
     }
-    mounted.iter().try_for_each(|top| live::run(Path::new(top), &mut mover))?;
+    mounted.iter().try_for_each(|top| live::gather_below(Path::new(top), &mut mover))?;
     mover.finish()?;
     left_out.outcome()
-}
-
-/// Collects the extents that may move.
-struct Collector<'a> {
-    image: &'a Image,
-    left_out: &'a LeftOut,
-    seen: HashSet<InodeNr>,
-    extents: Vec<(InodeNr, Extent)>,
-}
-
-impl Visitor for Collector<'_> {
-    fn visit(&mut self, met: &Met<'_>) -> Outcome<bool> {
-        if met.meta.kind != Kind::File || met.meta.links > 1 && !self.seen.insert(met.nr) {
-            return Ok(true);
-        }
-        match self.image.volume().inode_blocks(met.nr) {
-            Ok(blocks) => self.extents.extend(movable(&blocks.extents).map(|extent| (met.nr, extent))),
-            Err(error) => self.left_out.tell(self.image.show(met.path), error),
-        }
-        Ok(true)
-    }
-}
-
-/// Makes the free space of volumes whole.
-fn run_free(arguments: &Arguments, inside: &[ImagePath]) -> Outcome {
-    let left_out = LeftOut::default();
-    let mut out = Output::new();
-    let each = |image: &Image, place: &ImagePath| {
-        let geometry = image.volume().superblock().geometry().clone();
-        if geometry.cluster_ratio_shift > 0 {
-            let why = "--free: blocks of volumes with clusters (bigalloc) can't be moved";
-            return Err(Failure::of(image.name(), why));
-        }
-        let root = image.resolve(&place.path, false)?;
-        let mut collector =
-            Collector { image, left_out: &left_out, seen: HashSet::new(), extents: Vec::new() };
-        walk::tree(image, root, &place.path, &left_out, &mut collector)?;
-        let free = free_runs(image, &left_out);
-        let (before, mut moves) = (pack::after(&free, &[]), plan(&free, collector.extents));
-        let best = pack::after(&free, &moves);
-        if best.1 <= before.1 && best.0 >= before.0 {
-            // Nothing would become whole.
-            moves.clear();
-        }
-        let (after, moved) = if arguments.dry_run {
-            (pack::after(&free, &moves), pack::blocks(&moves))
-        } else {
-            let moved = move_all(image, &moves, &left_out)?;
-            // What was moved away from is free once that is committed.
-            image.volume().sync().map_err(|error| image.fail(&place.path, &error))?;
-            (pack::after(&free_runs(image, &left_out), &[]), moved)
-        };
-        let block = u64::from(geometry.block_size.get());
-        let shown = |(count, longest): (u64, u64)| {
-            format!("{count} free extents, the largest {}", HumanBytes(longest * block))
-        };
-        let before = shown(before);
-        let (now, has) = if arguments.dry_run { ("then", "would move") } else { ("now", "moved") };
-        for Move { nr, extent, to } in moves.iter().filter(|_| arguments.verbose) {
-            writeln!(out, "inode {nr}: {} blocks from {} to {to}", extent.len, extent.physical)?;
-        }
-        let bytes = HumanBytes(moved * block);
-        writeln!(out, "{}: {before}; {now} {}; {bytes} {has}", image.name(), shown(after))
-    };
-    if arguments.dry_run {
-        read_each(inside, &arguments.writing.looking(), each)?;
-    } else {
-        change_each(inside, &arguments.writing, each)?;
-    }
-    out.finish()?;
-    left_out.outcome()
-}
-
-/// The free runs of a volume, none of which reaches beyond its group.
-fn free_runs(image: &Image, left_out: &LeftOut) -> Vec<Range<u64>> {
-    let mut free = Vec::new();
-    for group in image.groups(left_out) {
-        match image.volume().free_runs(group) {
-            Ok(runs) => free.extend(runs.into_iter().map(|run| run.start.get()..run.end.get())),
-            Err(error) => left_out.tell(image.name(), error),
-        }
-    }
-    free
-}
-
-/// Moves what can be moved; returns how many blocks that was.
-fn move_all(image: &Image, moves: &[Move], left_out: &LeftOut) -> Outcome<u64> {
-    let progress = Progress::new("moving");
-    let mut moved = 0;
-    let block = u64::from(image.volume().superblock().geometry().block_size.get());
-    for Move { nr, extent, to } in moves {
-        match image.volume().move_extent(*nr, *extent, *to) {
-            Ok(false) => {}
-            Ok(true) => {
-                moved += u64::from(extent.len);
-                progress.bytes(u64::from(extent.len) * block);
-            }
-            Err(error @ (Error::Aborted(_) | Error::ReadOnly)) => return Err(image.fail(b"/", &error)),
-            Err(error) => left_out.tell(image.name(), error),
-        }
-    }
-    Ok(moved)
 }
 
 impl Mover<'_> {

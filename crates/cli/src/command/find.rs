@@ -1,5 +1,9 @@
 //! `hectare find`.
 
+mod dashes;
+
+pub(crate) use dashes::spelt;
+
 use crate::clock;
 use crate::entry::JsonEntry;
 use crate::failure::{LeftOut, Outcome};
@@ -20,7 +24,8 @@ use std::path::Path;
 /// Find files inside an image
 ///
 /// Prints the paths of what meets all conditions; of several values of one option any will do. With --inode
-/// and --block it answers which names an inode has, and whose a block is.
+/// and --block it answers which names an inode has, and whose a block is. -name, -iname, -type, -empty, -uid, -gid,
+/// -inum, -mindepth, -maxdepth and -print0 may be typed as for find(1).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare find disk.img:/etc --name '*.conf' --newer 2026-01-01\n  \
     hectare find disk.img: --type f --larger 100M\n  hectare find disk.img: --block 70123\n  \

@@ -86,7 +86,7 @@ const VALUED: [&str; 5] = ["--store-log", "--pv", "--tls-ca", "--tls-cert", "--t
 
 /// The position of the command, given or implied: before it are only options of all commands, and their
 /// values, which are numbers except for that of `--log`.
-fn command_at(arguments: &[OsString]) -> usize {
+pub(crate) fn command_at(arguments: &[OsString]) -> usize {
     let mut is_value = false;
     let is_before = |argument: &&OsString| {
         let takes = VALUED.iter().any(|option| *argument == option);

@@ -28,7 +28,8 @@ use hectare_fuse::{
     Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, REMOUNT, confine, is_root,
     metrics_address, mounted_image, mounted_on, serve,
 };
-use hectare_monitor::{Monitor, Watched, bind, may_remount, own_folder};
+use hectare_monitor::{Monitor, ServerReport, Watched, bind, may_remount, own_folder};
+use hectare_nbd::NbdDevice;
 use hectare_units::Bytes;
 use log::LevelFilter;
 use std::ffi::OsString;
@@ -393,12 +394,15 @@ fn serve_watched(
     }
     let name = shown(arguments.image.as_os_str().as_bytes());
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
-    let (claim, disk): (_, Arc<dyn Device>) = match source {
+    let (claim, disk, server): (_, Arc<dyn Device>, _) = match source {
         Source::File(file, named) => {
             let claim = file.claim().map_err(|error| fail(&error))?;
-            (Some(claim), disk_with(*file, &image, arguments.part, named)?)
+            (Some(claim), disk_with(*file, &image, arguments.part, named)?, None)
         }
-        Source::Export(export) => (None, Arc::new(export.connect()?)),
+        Source::Export(export) => {
+            let device = Arc::new(export.connect()?);
+            (None, Arc::clone(&device) as _, Some(server_counters(device)))
+        }
     };
     let device = match options.offset {
         0 if arguments.part.is_whole() => volume_in(disk, &image)?,
@@ -415,6 +419,7 @@ fn serve_watched(
     let watched = Watched {
         volume: volume.clone(),
         device,
+        server,
         operations: Arc::clone(&operations),
         image: image.clone(),
         dir: dir.clone(),
@@ -433,6 +438,11 @@ fn serve_watched(
     let what = Mounting { source: &image.to_string_lossy(), dir: &dir, options };
     serve(volume, &what, Some(Image { claim, keeper }), operations, ready)
         .map_err(|error| Failure::of(format_args!("{name} on {}", shown(dir.as_os_str().as_bytes())), error))
+}
+
+/// Reads the counters of a connection for the monitor.
+fn server_counters(device: Arc<NbdDevice>) -> Box<dyn Fn() -> ServerReport + Send + Sync> {
+    Box::new(move || ServerReport { requests: device.requests(), reconnects: device.reconnects() })
 }
 
 /// Starts the background process and waits until the mount is ready.

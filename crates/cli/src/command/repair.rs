@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::image::journal_of;
-use crate::image_device::Hold;
+use crate::image_device::{Hold, any_superblock, while_repaired};
 use crate::logical::device;
 use crate::memory::for_staging;
 use crate::name::{JsonName, shown};
@@ -11,11 +11,11 @@ use crate::partition_args::Part;
 use crate::write_args::Journal;
 use hectare_device::Device;
 use hectare_ext4::feature::Incompat;
-use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::{Mmp, Status};
-use hectare_ext4::superblock::{SIZE, SuperBlock};
+use hectare_ext4::superblock::SuperBlock;
+use hectare_mmp::Hold as Mark;
 use hectare_repair::{Error, Mend, Mends, Options, PageStore, Repaired, Staged, UndoError, write_out};
-use hectare_units::{BlockNr, Bytes};
+use hectare_units::BlockNr;
 use serde::Serialize;
 use serde::ser::{Error as _, SerializeSeq, Serializer};
 use std::fmt::Display;
@@ -40,6 +40,10 @@ const UNDO_FILES_MAX: u32 = 10_000;
 /// is copied, what has no name gets one in lost+found. The result is checked, and only a sound volume is
 /// written; if that can't be had, nothing is written and the reason is named. What was there goes to an undo
 /// file first: 'hectare undo IMAGE FILE' puts it back. Without -n, -p or -y it asks for each kind of change.
+///
+/// A volume with multiple mount protection (mmp) is marked as in use meanwhile. If it says that another machine
+/// has it, that is watched for 11 seconds or more, and the volume is repaired if the mark stands still; on a
+/// server only with --takeover. A mark that is damaged is watched likewise.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare repair -n disk.img      what would be done\n  hectare repair -y \
@@ -69,7 +73,8 @@ pub(crate) struct Arguments {
     /// What becomes of blocks that two files have, beside the first
     #[arg(long, value_enum, default_value_t = Duplicates::Clone)]
     duplicates: Duplicates,
-    /// Mend although another machine may use the volume (multiple mount protection): it has crashed
+    /// Mend at once although another machine may use the volume (multiple mount protection): it has crashed, or
+    /// an e2fsck there was interrupted
     #[arg(long)]
     ignore_mmp: bool,
     /// Print JSON
@@ -85,6 +90,13 @@ pub(crate) struct Arguments {
     journal: Journal,
     #[command(flatten)]
     part: Part,
+}
+
+impl Arguments {
+    /// Whether each kind of change is asked for.
+    fn asks(&self) -> bool {
+        !(self.dry_run || self.preen || self.yes)
+    }
 }
 
 /// What the later owner of a block gets.
@@ -139,11 +151,33 @@ struct JsonMend {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
-    let asks = !(arguments.dry_run || arguments.preen || arguments.yes);
-    if asks && !std::io::stdin().is_terminal() {
+    if arguments.asks() && !std::io::stdin().is_terminal() {
         return Err(failed(&name, "nobody can be asked here: say -n, -p or -y"));
     }
-    let staged = staged(arguments, &name)?;
+    let device = opened(arguments, &name)?;
+    let done = if arguments.dry_run {
+        refuse_in_use(arguments, &*device).map_err(|reason| failed(&name, reason))?;
+        mend(arguments, &device, &Mark::NOTHING, &name)
+    } else {
+        let ignores = arguments.ignore_mmp;
+        while_repaired(&arguments.image, &name, &device, ignores, |device, mark| {
+            mend(arguments, device, mark, &name)
+        })
+    };
+    tell_end(arguments, &done.map_err(ended_with_failed)?, &name)
+}
+
+/// What became of a repair.
+struct Done {
+    repaired: Repaired,
+    /// Whether the changes were wanted.
+    agreed: bool,
+    undo: Option<PathBuf>,
+}
+
+/// Finds out what is to be done, and does it if that is wanted.
+fn mend(arguments: &Arguments, device: &Arc<dyn Device>, mark: &Mark, name: &str) -> Outcome<Done> {
+    let staged = staged(arguments, device, name)?;
     let (now, duplicates) = (staged.now().unwrap_or_else(now), arguments.duplicates.into());
     let options = Options { now, duplicates, ..Options::default() };
     let repaired = match staged.repair(&options) {
@@ -151,16 +185,22 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Err(error @ (Error::Left { .. } | Error::NoSuperblock(_) | Error::Refused(_))) => {
             return Err(ended(format!("{name}: {error}; nothing was written"), LEFT));
         }
-        Err(Error::Spill(error)) => return Err(no_room(&name, &error)),
-        Err(error) => return Err(failed(&name, error)),
+        Err(Error::Spill(error)) => return Err(no_room(name, &error)),
+        Err(error) => return Err(failed(name, error)),
     };
     if !arguments.json {
-        print(&repaired, &name)?;
+        print(&repaired, name)?;
     }
-    let agreed = agree(arguments, &repaired, asks)?;
+    let agreed = agree(arguments, &repaired)?;
     let writes = agreed && (!repaired.mends.is_empty() || staged.before().is_some());
-    let undo = if writes { write(arguments, &staged, &repaired, options.now, &name)? } else { None };
-    tell_end(arguments, &repaired, &name, agreed, undo.as_deref())
+    let undo = match writes {
+        true => {
+            mark.check().map_err(|error| failed(name, error))?;
+            write(arguments, &staged, &repaired, options.now, name)?
+        }
+        false => None,
+    };
+    Ok(Done { repaired, agreed, undo })
 }
 
 fn ended(line: String, code: u8) -> Failure {
@@ -201,8 +241,8 @@ fn now() -> u32 {
 }
 
 /// The device and that of its journal, with what an interrupted repair had changed as it was before.
-fn staged(arguments: &Arguments, name: &str) -> Outcome<Staged> {
-    let device = opened(arguments, name)?;
+fn staged(arguments: &Arguments, device: &Arc<dyn Device>, name: &str) -> Outcome<Staged> {
+    let device = Arc::clone(device);
     let store = store(arguments)?;
     let journal = journal_of(&*device, &arguments.journal, hold(arguments)).map_err(ended_with_failed)?;
     let last = || (1..UNDO_FILES_MAX).map(|n| numbered(arguments, n)).take_while(|path| path.exists()).last();
@@ -243,18 +283,16 @@ fn ended_with_failed(failure: Failure) -> Failure {
 /// The device, if it may be repaired.
 fn opened(arguments: &Arguments, name: &str) -> Outcome<Arc<dyn Device>> {
     let device = device(&arguments.image, arguments.part, hold(arguments)).map_err(ended_with_failed)?;
-    if !arguments.ignore_mmp {
-        refuse_in_use(&*device).map_err(|reason| failed(name, reason))?;
-    }
     if let Ok(Some(instead)) = hectare_probe::instead(&*device) {
         return Err(failed(name, instead));
     }
     Ok(device)
 }
 
-/// Refuses a volume that another machine may use. Where nothing can be read, there is nobody to protect.
-fn refuse_in_use(device: &dyn Device) -> Result<(), String> {
-    let Some((nr, sb)) = mount_protection(device) else { return Ok(()) };
+/// Refuses to look at a volume that another machine may use. Where nothing can be read, there is nobody to
+/// protect.
+fn refuse_in_use(arguments: &Arguments, device: &dyn Device) -> Result<(), String> {
+    let Some((nr, sb)) = mount_protection(device).filter(|_| !arguments.ignore_mmp) else { return Ok(()) };
     let size = sb.geometry().block_size;
     let mut block = vec![0; size.len()];
     if device.read_at(nr.offset(size), &mut block).is_err() {
@@ -270,9 +308,7 @@ fn refuse_in_use(device: &dyn Device) -> Result<(), String> {
 
 /// Where the multiple mount protection lies, if the volume has it.
 fn mount_protection(device: &dyn Device) -> Option<(BlockNr, SuperBlock)> {
-    let mut bytes = [0; SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).ok()?;
-    let sb = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)).ok()?;
+    let sb = any_superblock(device)?;
     let nr = BlockNr::new(sb.raw().s_mmp_block.get());
     let on_volume = nr.get() < sb.geometry().blocks_count.get();
     (sb.features().incompat.contains(Incompat::MMP) && on_volume).then_some((nr, sb))
@@ -294,14 +330,14 @@ fn print(repaired: &Repaired, name: &str) -> Outcome {
 }
 
 /// Whether what was found out may be written.
-fn agree(arguments: &Arguments, repaired: &Repaired, asks: bool) -> Outcome<bool> {
+fn agree(arguments: &Arguments, repaired: &Repaired) -> Outcome<bool> {
     if arguments.dry_run {
         return Ok(false);
     }
     if arguments.preen {
         return Ok(!repaired.loses());
     }
-    if !asks {
+    if !arguments.asks() {
         return Ok(true);
     }
     for (class, all, losing) in repaired.mends.subjects() {
@@ -388,14 +424,9 @@ fn undo_file(arguments: &Arguments) -> Outcome<(PathBuf, File)> {
     ))
 }
 
-fn tell_end(
-    arguments: &Arguments,
-    repaired: &Repaired,
-    name: &str,
-    agreed: bool,
-    undo: Option<&Path>,
-) -> Outcome {
-    let written = agreed && !repaired.mends.is_empty();
+fn tell_end(arguments: &Arguments, done: &Done, name: &str) -> Outcome {
+    let (repaired, undo) = (&done.repaired, done.undo.as_deref());
+    let written = done.agreed && !repaired.mends.is_empty();
     if arguments.json {
         Output::new().long_json(&Json {
             image: JsonName(arguments.image.as_os_str().as_bytes().to_vec()),

@@ -1,8 +1,8 @@
 //! `hectare resize`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, refuse_other, while_held};
-use crate::logical::device;
+use crate::image_device::{Hold, refuse_other, while_held, whole_device};
+use crate::logical::volume_in;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;
@@ -13,13 +13,15 @@ use hectare_units::{BlockSize, Blocks, Bytes};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Make a volume larger or smaller
 ///
 /// The volume must be clean and not in use. SIZE is a size (10G), what to add or take away (+1G, -500M), min
 /// (as small as moving everything makes it) or max, as without SIZE: as large as the device, the partition or
-/// the file. An image file is made longer as needed, and cut behind a volume that shrinks.
+/// the file. An image file is made longer as needed, and cut behind a volume that shrinks; a partition or
+/// logical volume, named or found, keeps its length.
 ///
 /// The volume is checked before, and the result in memory before it is written. A crash leaves the old
 /// volume, the new one, or one that the next mount or e2fsck -p finishes; only where no journal finds room for
@@ -65,6 +67,9 @@ struct Json {
     inodes_moved: u32,
     in_place: bool,
     unchecked: Vec<String>,
+    /// Why the image keeps its length although the volume became shorter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uncut: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -79,7 +84,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
     let target = target(arguments.size.as_deref()).map_err(Failure::Usage)?;
     let hold = if arguments.estimate { Hold::Writers } else { Hold::Everybody };
-    let disk = device(&arguments.image, arguments.part, hold)?;
+    let whole = whole_device(&arguments.image, arguments.part, hold)?;
+    let disk = match arguments.part.is_whole() {
+        true => volume_in(Arc::clone(&whole), &arguments.image)?,
+        false => arguments.part.of(Arc::clone(&whole))?,
+    };
+    // A partition or logical volume keeps its length, also one that was found and not named.
+    let fills_file = Arc::ptr_eq(&whole, &disk);
+    drop(whole);
     refuse_other(&*disk, &arguments.part.shown(&name))?;
     let options = Options { width: width(arguments), check: !arguments.no_check, now: now()? };
     let of = |error: hectare_resize::Error| Failure::of(arguments.part.shown(&name), error);
@@ -87,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return print_estimate(arguments, &hectare_resize::estimate(&disk, &options).map_err(of)?);
     }
     let is_file = std::fs::metadata(&arguments.image).is_ok_and(|metadata| metadata.is_file());
-    let cuts = is_file && arguments.part.is_whole() && !arguments.keep_file;
+    let cuts = is_file && fills_file && !arguments.keep_file;
     let shown_as = arguments.part.shown(&name);
     let done = while_held(&arguments.image, &shown_as, &disk, |disk| {
         hectare_resize::resize(disk, target, cuts, &options).map_err(of)
@@ -103,7 +115,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             inodes_moved: done.inodes_moved,
             in_place: done.in_place,
             unchecked: done.unchecked,
+            uncut: done.uncut,
         });
+    }
+    if let Some(why) = &done.uncut {
+        writeln!(out, "note: the image keeps its length: {why}")?;
     }
     for what in &done.unchecked {
         writeln!(out, "not checked: {what}")?;

@@ -84,6 +84,7 @@ fn parse(line: &str) -> Result<Command, String> {
     let words = shlex::split(line).ok_or("a quote is not closed, or a backslash ends the line")?;
     let words: Vec<OsString> =
         std::iter::once(OsString::from("hectare")).chain(words.into_iter().map(OsString::from)).collect();
+    let words = super::find::spelt(words, 1);
     let parser = Command::augment_subcommands(clap::Command::new("hectare"));
     let is_command = |name: &str| parser.find_subcommand(name).is_some();
     let reporter = Reporter::of(&words, is_command);

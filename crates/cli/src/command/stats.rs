@@ -119,6 +119,10 @@ fn device(out: &mut Output, report: &Report) -> Outcome {
         let (done, bytes) = (HumanCount(moved.done).to_string(), BinaryBytes(moved.bytes).to_string());
         writeln!(out, "  {:<16}{done:>12}{bytes:>14}{failed}", text(&moved.name))?;
     }
+    if let Some(server) = &report.server {
+        let (requests, reconnects) = (HumanCount(server.requests), HumanCount(server.reconnects));
+        writeln!(out, "server:   {requests} requests, {reconnects} connections made again")?;
+    }
     Ok(())
 }
 

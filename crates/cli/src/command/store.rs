@@ -59,6 +59,7 @@ struct JsonSummary {
     bytes: u64,
     chunk_bytes: u64,
     tables: usize,
+    patches: usize,
     epoch: u64,
     generation: u64,
     uuid_hex: String,
@@ -94,15 +95,17 @@ fn collect(arguments: &Gc) -> Outcome {
 fn print(arguments: &Info) -> Outcome {
     let (bucket, address) = connect(&arguments.volume, &options(false))?;
     let found = summary(&bucket).map_err(|error| Failure::of(address, error))?;
-    let Summary { len, chunk, tables, epoch, generation, uuid } = found;
+    let Summary { len, chunk, tables, patches, epoch, generation, uuid } = found;
     let mut out = Output::new();
     if arguments.json {
         let (bytes, chunk_bytes) = (len.get(), chunk.get());
-        return out.json(&JsonSummary { bytes, chunk_bytes, tables, epoch, generation, uuid_hex: uuid });
+        let uuid_hex = uuid;
+        return out.json(&JsonSummary { bytes, chunk_bytes, tables, patches, epoch, generation, uuid_hex });
     }
     writeln!(out, "Size:        {len} bytes ({})", HumanBytes(len.get()))?;
     writeln!(out, "Chunks:      {}", HumanBytes(chunk.get()))?;
     writeln!(out, "Tables:      {tables}")?;
+    writeln!(out, "Patches:     {patches}")?;
     writeln!(out, "Writers:     {epoch}")?;
     writeln!(out, "Manifests:   {generation}")?;
     writeln!(out, "Identity:    {uuid}")?;

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::journal_of;
-use crate::image_device::Hold;
+use crate::image_device::{Hold, while_repaired};
 use crate::logical::device;
 use crate::name::shown;
 use crate::output::Output;
@@ -16,13 +16,18 @@ use std::path::PathBuf;
 /// Put back what a repair changed
 ///
 /// Takes the undo file that 'hectare repair' made. Before anything is written, every place that the repair
-/// changed must be as it left it; else the volume was changed since, or is another, and stays as it is.
+/// changed must be as it left it; else the volume was changed since, or is another, and stays as it is. A volume
+/// with multiple mount protection is marked as in use meanwhile, as by 'hectare repair'.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hectare undo disk.img disk.img.undo-1\n\nExit codes: 0 done, 1 failed, 2 wrong \
                   usage."
 )]
 pub(crate) struct Arguments {
+    /// Put it back at once although another machine may use the volume (multiple mount protection): it has
+    /// crashed
+    #[arg(long)]
+    ignore_mmp: bool,
     /// The image or block device
     image: PathBuf,
     /// The undo file
@@ -38,9 +43,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let undo = shown(arguments.file.as_os_str().as_bytes());
     let file = File::open(&arguments.file).map_err(|error| Failure::of(&undo, error))?;
     let device = device(&arguments.image, arguments.part, Hold::Everybody)?;
-    let journal = journal_of(&*device, &arguments.journal, Hold::Everybody)?;
-    let count = hectare_repair::undo(&*device, journal.as_deref(), &mut BufReader::new(file))
-        .map_err(|error| Failure::of(format_args!("{name} with {undo}"), error))?;
+    let count = while_repaired(&arguments.image, &name, &device, arguments.ignore_mmp, |device, mark| {
+        let journal = journal_of(&**device, &arguments.journal, Hold::Everybody)?;
+        mark.check().map_err(|error| Failure::of(&name, error))?;
+        hectare_repair::undo(&**device, journal.as_deref(), &mut BufReader::new(file))
+            .map_err(|error| Failure::of(format_args!("{name} with {undo}"), error))
+    })?;
     let mut out = Output::new();
     writeln!(out, "{name}: {count} bytes are as they were before the repair")?;
     out.finish()

@@ -66,10 +66,63 @@ fn a_partition_is_named_or_found() {
     assert_eq!(text(&ran.out).matches("made-").count(), 3);
     let refused = hectare(&["ls", "--partition", "boot", image]);
     assert!(refused.refused().contains("\"boot\" is the name or UUID of no partition: there are 1, 2"));
+    regression_a_partition_that_was_found_keeps_its_length(&raw);
     // A second volume: nothing is guessed.
     hectare(&["mkfs", "--partition", "1", image]).ok();
     let refused = hectare(&["ls", image]);
     assert!(refused.refused().contains("--partition"), "{}", refused.err);
+}
+
+/// `resize` took a partition that it had found by itself for the whole file, and wanted to cut it.
+fn regression_a_partition_that_was_found_keeps_its_length(raw: &Path) {
+    let qcow2 = raw.with_extension("qcow2");
+    let [raw, qcow2] = [raw, &qcow2].map(|path| path.to_str().unwrap().to_owned());
+    let made = qemu_img(&["convert", "-f", "raw", "-O", "qcow2", &raw, &qcow2]);
+    let disks = if made.is_ok() { vec![raw, qcow2] } else { vec![raw] };
+    for disk in &disks {
+        let resized = |size: &str| {
+            let done = hectare(&["resize", "--json", disk, size]).ok().json();
+            let bytes = done["blocks"].as_u64().unwrap() * done["block_size"].as_u64().unwrap();
+            bytes >> 20
+        };
+        assert_eq!([resized("12M"), resized("max"), resized("-4M")], [12, 20, 16], "{disk}");
+        let refused = hectare(&["resize", disk, "30M"]);
+        assert!(refused.err.contains("make the partition larger first"), "{}", refused.err);
+        assert_eq!(refused.code, Some(1));
+        hectare(&["check", "--partition", "2", disk]).ok();
+        let info = hectare(&["check", "--partition", "1", disk]);
+        assert_ne!(info.code, Some(0), "the other partition is as it was");
+    }
+    if let [raw, qcow2] = &disks[..] {
+        assert_eq!(fs::metadata(raw).unwrap().len(), 40 << 20);
+        qemu_img(&["check", "-q", qcow2]).unwrap();
+        let back = format!("{raw}.back");
+        qemu_img(&["convert", "-f", "qcow2", "-O", "raw", qcow2, &back]).unwrap();
+        assert_eq!(fs::metadata(&back).unwrap().len(), 40 << 20);
+    }
+}
+
+/// A volume that fills a disk image makes that shorter, if its kind can be.
+#[test]
+fn a_disk_image_is_cut_behind_its_volume_or_keeps_its_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (format, image) in [("qcow2", path("d.qcow2")), ("vpc", path("d.vhd"))] {
+        if let Err(reason) = qemu_img(&["create", "-q", "-f", format, "-o", "size=40M", &image]) {
+            skip!("disk_image::a_disk_image_is_cut_behind_its_volume_or_keeps_its_length", reason);
+        }
+        hectare(&["mkfs", "-q", &image]).ok();
+        let shrunk = hectare(&["resize", &image, "20M"]).ok();
+        assert_eq!(shrunk.text().contains("keeps its length"), format == "vpc", "{}", shrunk.text());
+        hectare(&["check", &image]).ok();
+        let raw = path("raw");
+        qemu_img(&["convert", "-f", format, "-O", "raw", &image, &raw]).unwrap();
+        assert_eq!(fs::metadata(&raw).unwrap().len() == 20 << 20, format == "qcow2");
+        let grown = hectare(&["resize", &image, "60M"]);
+        assert_eq!(grown.code, Some(i32::from(format == "vpc")), "{}", grown.err);
+        assert!(format == "qcow2" || grown.err.contains("keeps its size"), "{}", grown.err);
+        hectare(&["check", &image]).ok();
+    }
 }
 
 #[test]

@@ -133,6 +133,17 @@ fn a_volume_in_a_partition_is_named_found_and_mounted() {
     hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
     assert!(hectare(&[&["cat"][..], &named, &[&format!("{disk}:/f")]].concat()).ok().out == vec![9; 1 << 20]);
     hectare(&[&["check"][..], &named, &[&disk]].concat()).ok();
+    // Found, it is resized within its length as well; beyond that it is refused by name.
+    hectare_oracle::until(|| hectare(&["check", &disk]).code == Some(0));
+    let len = fs::metadata(&disk).unwrap().len();
+    let shrunk = hectare(&["resize", "--json", &disk, "16M"]).ok().json();
+    let bytes = shrunk["blocks"].as_u64().unwrap() * shrunk["block_size"].as_u64().unwrap();
+    assert_eq!((bytes, &shrunk["uncut"]), (16 << 20, &serde_json::Value::Null));
+    let refused = hectare(&["resize", &disk, "48M"]);
+    assert!(refused.code == Some(1) && refused.err.contains("lvresize"), "{}", refused.err);
+    hectare(&["resize", &disk]).ok();
+    assert_eq!(fs::metadata(&disk).unwrap().len(), len);
+    hectare(&["check", &disk]).ok();
 }
 
 #[test]

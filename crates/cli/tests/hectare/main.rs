@@ -40,6 +40,7 @@ mod mount;
 mod mount_callers;
 mod partition;
 mod pretended;
+mod protected;
 mod quota;
 mod recipes;
 mod remote;

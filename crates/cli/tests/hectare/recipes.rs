@@ -1,17 +1,20 @@
-//! The recipes of docs/images.md do what the page says.
+//! The recipes of docs/images.md and docs/rescue.md, and the commands of docs/first-steps.md, do what the pages
+//! say.
 
 use crate::support::Bench;
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{Skip, assert_clean, skip_part};
+use hectare_oracle::{Skip, assert_clean, skip, skip_part};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-const PAGE: &str = include_str!("../../../../docs/images.md");
+const IMAGES: &str = include_str!("../../../../docs/images.md");
+const FIRST_STEPS: &str = include_str!("../../../../docs/first-steps.md");
+const RESCUE: &str = include_str!("../../../../docs/rescue.md");
 
 /// The recipes by their titles.
 fn recipes() -> Vec<(&'static str, &'static str)> {
-    let sections = PAGE.split("\n## ").skip(1);
+    let sections = IMAGES.split("\n## ").skip(1);
     let recipe = |section: &'static str| {
         let title = section.lines().next()?;
         Some((title, section.split("```sh\n").nth(1)?.split("```").next()?))
@@ -85,4 +88,82 @@ fn every_recipe_makes_images_that_are_clean() {
             skip_part!(format!("cli recipes, {title}"), reason);
         }
     }
+}
+
+/// The recipes for damaged volumes, each with what is damaged.
+fn rescues() -> Vec<(&'static str, &'static str)> {
+    let recipe = |text: &'static str| {
+        let (damage, rest) = text.split_once('\n')?;
+        Some((damage.trim(), rest.split("```").next()?))
+    };
+    RESCUE.split("\n```sh").skip(1).filter_map(recipe).collect()
+}
+
+/// What makes `disk.img`, from the base, and damages it.
+fn damage(what: &str) -> &'static str {
+    match what {
+        "" => "",
+        "lost-table" => {
+            "truncate -s 80M disk; dd if=disk.img of=disk bs=1M seek=1 conv=notrunc status=none; rm disk.img"
+        }
+        // Blocks of 4 KiB: only the superblock is in the first.
+        "superblock" | "only-superblock" => {
+            "dd if=/dev/zero of=disk.img bs=1k seek=1 count=1 conv=notrunc status=none"
+        }
+        "inode" => "debugfs -w -R 'set_inode_field /etc/motd checksum 0x1234' disk.img",
+        "truncated" => "truncate -s 20M disk.img",
+        "random" => "debugfs -w -R 'set_inode_field /etc/motd mode 0' disk.img",
+        other => panic!("docs/rescue.md: no damage is named {other:?}"),
+    }
+}
+
+fn rescue(what: &str, recipe: &str) -> Result<(), Skip> {
+    let bench = Bench::empty();
+    prepare(&bench, false);
+    let path = std::env::var("PATH").unwrap_or_default();
+    need("debugfs")?;
+    // Copies of a superblock are in the second group.
+    let size = if what == "superblock" { "256M" } else { "64M" };
+    let script = format!("hectare build --from base --size {size} disk.img\n{}\n{recipe}", damage(what));
+    let mut sh = need("sh")?;
+    sh.args(["-ec", &script]).current_dir(bench.folder.path());
+    sh.env("PATH", format!("{}:{path}", bench.local("path").display()));
+    let _done = run(&mut sh).expect_success();
+    for saved in ["saved/etc/motd", "saved-etc/motd"] {
+        if recipe.contains(saved.split('/').next().unwrap_or_default()) && bench.local(saved).exists() {
+            assert_eq!(fs::read(bench.local(saved)).unwrap(), b"hello\n", "{recipe}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_rescue_does_what_the_page_says() {
+    let rescues = rescues();
+    assert!(rescues.len() >= 9, "{rescues:?}");
+    for (what, recipe) in rescues {
+        if let Err(reason) = rescue(what, recipe) {
+            skip_part!(format!("cli rescues, {what}"), reason);
+        }
+    }
+}
+
+#[test]
+fn the_first_steps_can_be_taken() {
+    let bench = Bench::empty();
+    prepare(&bench, false);
+    let steps = FIRST_STEPS.split("\n```sh\n").skip(1).filter_map(|text| text.split("\n```").next());
+    let script = steps.collect::<Vec<_>>().join("\n");
+    assert!(script.lines().count() > 15, "{script}");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let tools = need("sh").and_then(|sh| need("e2fsck").map(|_| sh));
+    let mut sh = match tools {
+        Ok(sh) => sh,
+        Err(reason) => skip!("cli first steps", reason),
+    };
+    sh.args(["-ec", &script]).current_dir(bench.folder.path());
+    sh.env("PATH", format!("{}:{path}", bench.local("path").display()));
+    let done = run(&mut sh).expect_success();
+    assert!(done.stdout.contains("<h1>Hello</h1>"), "{}", done.report());
+    assert_clean(&bench.local("site.img")).unwrap();
 }

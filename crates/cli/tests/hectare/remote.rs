@@ -268,7 +268,12 @@ fn an_export_is_mounted_and_outlives_its_server() {
         }
         working.join().unwrap();
         assert!(killed > 0);
-        assert!(hectare(&["stats", dir]).ok().text().contains("f"), "it can be watched");
+        let stats = hectare(&["stats", dir]).ok();
+        let server = stats.text().lines().find(|line| line.starts_with("server:")).unwrap_or_default();
+        assert!(server.ends_with("connections made again"), "{}", stats.text());
+        let report = hectare(&["stats", "--json", dir]).ok().json();
+        let counted = |name: &str| report["server"][name].as_u64().unwrap();
+        assert!(counted("requests") > 10 && counted("reconnects") < 1000, "{}", report["server"]);
         hectare(&["umount", dir]).ok();
         // The mount's server closes the volume a moment after that.
         hectare_oracle::until(|| hectare(&["check", &there]).code == Some(0));

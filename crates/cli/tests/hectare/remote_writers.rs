@@ -79,6 +79,11 @@ fn a_second_opener_is_refused_and_the_first_goes_on() {
         let ran = hectare(change);
         assert!(ran.refused().contains("in use by host"), "{change:?}: {}", ran.err);
     }
+    let ran = hectare(&["repair", "-y", &there]);
+    assert!(ran.code == Some(8) && ran.err.contains("in use by host"), "{}", ran.err);
+    for change in [&["undo", &there, &path][..], &["mkfs", "-q", "--force", &there]] {
+        assert!(hectare(change).refused().contains("in use by host"), "{change:?}");
+    }
     assert!(hectare(&["ls", &format!("{there}:")]).ok().text().contains("big"), "reading takes no part");
     // It lives, so it keeps the volume.
     let took = hectare(&["mkdir", "--takeover", &new]);
@@ -104,6 +109,8 @@ fn an_opener_that_was_stopped_writes_nothing_after_another_took_the_volume() {
         let ran = hectare(change);
         assert!(ran.refused().contains("--takeover"), "{change:?}: {}", ran.err);
     }
+    let ran = hectare(&["repair", "-y", &there]);
+    assert!(ran.code == Some(8) && ran.err.contains("--takeover"), "{}", ran.err);
     let take = |name: &str| {
         let new = format!("{there}:/{name}");
         hectare_within(&["mkdir", "--takeover", &new], Duration::from_secs(120)).ok()

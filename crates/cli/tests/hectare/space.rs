@@ -177,8 +177,6 @@ fn files_of_a_mount_are_gathered_while_it_is_in_use() {
     let plan = hectare(&["defrag", "-nv", dir]).ok();
     let first: u64 = plan.text().lines().filter(|line| line.contains(" -> ")).count().try_into().unwrap();
     assert!(first >= 3 && plan.text().contains("/f1\n"), "{}", plan.text());
-    let refused = hectare(&["defrag", "--free", dir]);
-    assert!(refused.misused().contains("is mounted"), "{}", refused.err);
     let ran = hectare(&["defrag", dir]).ok();
     assert!(!ran.text().ends_with(" 0 B moved\n"), "{}", ran.text());
     // The file that is open reads and writes as before.
@@ -200,4 +198,127 @@ fn files_of_a_mount_are_gathered_while_it_is_in_use() {
     // Where the kernel sees them.
     let said = hectare_oracle::debugfs(&bench.image, &["stat /f1"]).unwrap();
     assert!(said.contains("Type: regular"), "{said}");
+}
+
+/// What a file of the tests below holds.
+fn content_of(dir: &str, nr: u8) -> Vec<u8> {
+    let len = match dir {
+        "a" => 9_000,
+        "b" => 30_000,
+        "c" => 70_000,
+        _ => 12_000,
+    };
+    vec![nr + 1; len]
+}
+
+/// The numbers of free extents that a line of `defrag --free` has, before and after.
+fn free_extents(line: &str) -> Vec<u64> {
+    let parts = line.split(" free extents").take(2);
+    parts.map(|part| part.rsplit(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn free_space_of_a_mount_becomes_whole_while_it_is_in_use() {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    let bench = crate::mount::bench!("cli space::free_space_of_a_mount");
+    let image = bench.image.to_str().unwrap();
+    hectare(&["mkfs", "-q", "--force", "-t", "ext4", "-b", "1024", image, "64M"]).ok();
+    hectare(&["mount", image, bench.dir.to_str().unwrap()]).ok();
+    let path = |dir: &str, nr: u8| bench.dir.join(dir).join(nr.to_string());
+    for dir in ["a", "b", "c", "d"] {
+        std::fs::create_dir(bench.dir.join(dir)).unwrap();
+        (0..60).for_each(|nr| std::fs::write(path(dir, nr), content_of(dir, nr)).unwrap());
+        std::fs::File::open(path(dir, 0)).unwrap().sync_all().unwrap();
+    }
+    std::fs::remove_dir_all(bench.dir.join("a")).unwrap();
+    std::fs::remove_dir_all(bench.dir.join("c")).unwrap();
+    let dir = bench.dir.to_str().unwrap();
+    hectare(&["sync", dir]).ok();
+    let plan = hectare(&["defrag", "--free", "-n", dir]).ok();
+    assert!(plan.text().contains(" would move") && !plan.text().contains(" 0 B would"), "{}", plan.text());
+
+    // Files that move are read, written in place, written to and removed.
+    let (stop, reads, writes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let rewritten: Vec<_> = (0..10)
+        .map(|nr| std::fs::File::options().read(true).write(true).open(path("b", nr)).unwrap())
+        .collect();
+    let growing = std::fs::File::options().append(true).open(path("d", 5)).unwrap();
+    let written = |round: u8| vec![round | 0x80; 5000];
+    let (said, last, grown) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                for nr in (10..60).step_by(7) {
+                    for dir in ["b", "d"] {
+                        assert!(std::fs::read(path(dir, nr)).unwrap() == content_of(dir, nr), "{dir}/{nr}");
+                    }
+                    reads.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        let writer = scope.spawn(|| {
+            let (mut round, mut grown) = (0_u8, 0);
+            while !stop.load(Ordering::SeqCst) {
+                round = (round + 1) % 100;
+                rewritten.iter().for_each(|file| file.write_all_at(&written(round), 7_777).unwrap());
+                if grown < 200_000 {
+                    std::io::Write::write_all(&mut &growing, &[6; 900]).unwrap();
+                    grown += 900;
+                }
+                std::fs::write(bench.dir.join("brief"), vec![1; 20_000]).unwrap();
+                std::fs::remove_file(bench.dir.join("brief")).unwrap();
+                writes.fetch_add(1, Ordering::SeqCst);
+            }
+            (round, grown)
+        });
+        // Both are at work.
+        while reads.load(Ordering::SeqCst) == 0 || writes.load(Ordering::SeqCst) == 0 {
+            assert!(!reader.is_finished() && !writer.is_finished(), "one has failed");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let ran = hectare(&["defrag", "--free", dir]);
+        stop.store(true, Ordering::SeqCst);
+        reader.join().unwrap();
+        let (last, grown) = writer.join().unwrap();
+        (ran.ok().text().to_owned(), last, grown)
+    });
+    assert!(said.contains(" moved\n") && !said.contains(" 0 B moved\n"), "{said}");
+    let counts = free_extents(&said);
+    assert!(counts.len() == 2 && counts[1] < counts[0] / 2, "{said}");
+    // What was written last is what is read, through files that stayed open and by the format's other readers.
+    let wanted = |dir: &str, nr: u8| {
+        let mut content = content_of(dir, nr);
+        if dir == "b" && nr < 10 {
+            content[7_777..12_777].copy_from_slice(&written(last));
+        }
+        if dir == "d" && nr == 5 {
+            content.extend(vec![6; grown]);
+        }
+        content
+    };
+    for (nr, file) in (0..).zip(&rewritten) {
+        let mut found = vec![0; 30_000];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == wanted("b", nr), "b/{nr}, which was open");
+    }
+    drop((rewritten, growing));
+    hectare(&["umount", dir]).ok();
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+    for nr in 0..60 {
+        for dir in ["b", "d"] {
+            let found = hectare(&["cat", &format!("{image}:/{dir}/{nr}")]).ok().out;
+            assert!(found == wanted(dir, nr), "{dir}/{nr}");
+        }
+    }
+}
+
+#[test]
+fn free_space_of_a_mount_with_clusters_is_left_by_name() {
+    let bench = crate::mount::bench!("cli space::free_space_of_a_mount_with_clusters");
+    let image = bench.image.to_str().unwrap();
+    hectare(&["mkfs", "-q", "--force", "-O", "bigalloc", image, "64M"]).ok();
+    let dir = bench.dir.to_str().unwrap();
+    hectare(&["mount", image, dir]).ok();
+    assert!(hectare(&["defrag", "--free", dir]).refused().contains("bigalloc"));
+    hectare(&["umount", dir]).ok();
 }

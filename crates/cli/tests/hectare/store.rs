@@ -122,6 +122,47 @@ fn addresses_with_secrets_are_refused_and_not_shown() {
     assert!(refused.refused().contains("hectare serve"), "{}", refused.refused());
 }
 
+/// Commands with a cache file are killed at any moment, and the volume changes in between: what others read
+/// is right.
+#[test]
+fn a_cache_file_survives_kills_and_is_never_out_of_date() {
+    let store = Store::new();
+    let cache = store.local("kept");
+    store.run(&["--chunk-size", "64K", "mkfs", "-q", &store.volume(), "64M"]);
+    let file = store.local("file");
+    for turn in 0..8_u8 {
+        fs::write(&file, vec![b'a' + turn; 3_000_000 + usize::from(turn)]).unwrap();
+        store.run(&["cp", &file, &store.at("/file")]);
+        for pause in [3, 10, 25, 60, 120] {
+            let mut child = std::process::Command::new(crate::support::BINARY)
+                .args(["--cache-file", &cache, "cat", &store.at("/file")])
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(pause + u64::from(turn)));
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+        let found = hectare(&["--cache-file", &cache, "cat", &store.at("/file")]).ok();
+        assert!(found.out == fs::read(&file).unwrap(), "turn {turn}");
+    }
+    let again = hectare(&["--store-stats", "--cache-file", &cache, "cat", &store.at("/file")]).ok();
+    assert!(again.err.contains("from the cache file"), "{}", again.err);
+    // What is none is left alone; what can't be kept is said.
+    let letter = store.local("letter");
+    fs::write(&letter, b"a letter").unwrap();
+    let refused = hectare(&["--cache-file", &letter, "ls", &store.at("/")]);
+    assert!(refused.refused().contains("holds something else"), "{}", refused.err);
+    assert_eq!(fs::read(&letter).unwrap(), b"a letter");
+    let small = hectare(&["--cache-file", &format!("{},10K", store.local("x")), "ls", &store.at("/")]);
+    assert!(small.refused().contains("at least"), "{}", small.err);
+    let nbd = hectare(&["--cache-file", &cache, "ls", "nbd://localhost:1/:/"]);
+    assert!(nbd.misused().contains("--cache-file is for object stores"), "{}", nbd.err);
+    let web = Web::start(vec![0; 1 << 20], Manners::default());
+    let refused = hectare(&["--cache-file", &cache, "check", &web.address]);
+    assert!(refused.refused().contains("a cache file is for object stores"), "{}", refused.err);
+}
+
 #[test]
 fn what_a_command_costs_is_printed_on_demand() {
     let store = Store::new();

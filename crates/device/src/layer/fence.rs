@@ -99,7 +99,7 @@ mod tests {
     use parking_lot::Mutex;
     use std::time::Duration;
 
-    /// A mark of one byte: 1 is ours, 2 is somebody's, 3 can't be understood.
+    /// A mark of one byte: 1 is ours, 2 is another process's, 3 can't be understood.
     #[derive(Default)]
     struct Byte {
         fresh: Mutex<bool>,
@@ -142,7 +142,7 @@ mod tests {
     ];
 
     #[test]
-    fn nothing_is_changed_once_the_mark_is_somebody_elses() {
+    fn nothing_is_changed_once_the_mark_is_anothers() {
         let (fence, memory) = (Arc::new(Byte::default()), Arc::new(MemoryDevice::new(Bytes::kib(4))));
         memory.write_at(Bytes::new(8), b"abc").unwrap();
         memory.write_at(Bytes::new(5), &[2]).unwrap();

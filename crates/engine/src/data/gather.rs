@@ -166,7 +166,13 @@ pub(crate) fn move_to(core: &Core, inode: &Arc<CachedInode>, extent: Extent, to:
     if !checked_blocks(core, inode)?.extents.iter().any(holds) {
         return Ok(false);
     }
-    let len = Clusters::new(extent.len.into());
+    let (len, geometry) = (Clusters::new(extent.len.into()), core.state.geometry());
+    // The numbers may come from a client.
+    let is_inside =
+        |end: u64| to.get() >= geometry.first_data_block.into() && end <= geometry.blocks_count.get();
+    if !to.get().checked_add(extent.len.into()).is_some_and(is_inside) {
+        return Ok(false);
+    }
     let goal = core.state.geometry().cluster_of(to);
     // Not as data: size classes would keep it from places that are set apart for other sizes.
     let request = Request::new(goal, len).at_least(len).exactly_at_goal();

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
-use crate::space::quota::{self, FileRef};
+use crate::space::quota;
 use crate::state::Core;
 use crate::stores::quotas::{Amount, Book, Counted, Owners, Quotas};
 use hectare_ext4::error::{Corrupt, Place};
@@ -45,7 +45,7 @@ fn load_book(core: &Core, kind: Kind, nr: InodeNr) -> Result<Book> {
         return Err(Corrupt::new(kind.structure(), Place::Inode(nr), "it is no plain file").into());
     }
     let pieces = quota::pieces_of(&core.state, kind, nr, &data)?;
-    let file = FileRef { state: &core.state, kind, nr, inode: &data };
+    let file = quota::file(&core.state, kind, nr, &data);
     let info = Info::read(&file)?;
     let mut book = Book::new(kind, nr, info, pieces, enforces(&core.state.options, kind));
     hectare_ext4::quota::for_each(&file, &info, &mut |id, slot, record| {

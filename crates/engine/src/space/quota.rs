@@ -13,11 +13,13 @@ use crate::space::piece::Use;
 use crate::space::reserve;
 use crate::state::{Core, State};
 use crate::stores::block_cache::{Block, Kind as BlockKind};
-use crate::stores::quotas::{Owners, Pieces, file_block, hole, start_of, tree_blocks};
+use crate::stores::quotas::{Owners, Pieces};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::Mapping;
 use hectare_ext4::inode::Inode;
-use hectare_ext4::quota::{self, BLOCK_BYTES, Block as TreeBlock, BlockIndex, Kind, QuotaRead, QuotaWrite};
+use hectare_ext4::quota::{
+    self, BLOCK_BYTES, Block as TreeBlock, BlockIndex, Kind, QuotaFile, QuotaRead, QuotaWrite, Storage,
+};
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock, low32};
 use std::ops::ControlFlow;
@@ -69,10 +71,10 @@ pub(crate) fn place_id(core: &Core, kind: Kind, id: u32) -> Result<()> {
     else {
         return Ok(());
     };
-    quota::check_insert(&FileRef { state: &core.state, kind, nr, inode: &inode.get() }, &info, id)?;
+    quota::check_insert(&file(&core.state, kind, nr, &inode.get()), &info, id)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
-    let mut file = FileMut { core, handle: &mut handle, kind, nr, inode: &mut data };
-    let slot = quota::insert(&mut file, &mut info, id)?;
+    let mut changed = FileMut { core, handle: &mut handle, kind, nr, inode: &mut data };
+    let slot = quota::insert(&mut changed, &mut info, id)?;
     let pieces = pieces_of(&core.state, kind, nr, &data)?;
     quotas.placed(kind, id, slot, info, pieces);
     Ok(())
@@ -99,47 +101,38 @@ pub(crate) fn pieces_of(state: &State, kind: Kind, nr: InodeNr, inode: &Inode) -
 }
 
 /// A quota file, for reading.
-pub(crate) struct FileRef<'a> {
-    pub(crate) state: &'a State,
-    pub(crate) kind: Kind,
-    pub(crate) nr: InodeNr,
-    pub(crate) inode: &'a Inode,
+pub(crate) fn file<'a>(state: &'a State, kind: Kind, nr: InodeNr, inode: &'a Inode) -> QuotaFile<Cached<'a>> {
+    let block_size = state.geometry().block_size;
+    QuotaFile { kind, nr, len: inode.size, block_size, storage: Cached { state, nr, inode } }
 }
 
-impl FileRef<'_> {
-    /// The volume's block that holds a block of the tree.
-    fn holder(&self, at: BlockIndex) -> Result<Arc<Block>> {
-        let size = self.state.geometry().block_size;
-        let block = file_block(at, size);
+/// The blocks of a quota file, through the cache.
+pub(crate) struct Cached<'a> {
+    state: &'a State,
+    nr: InodeNr,
+    inode: &'a Inode,
+}
+
+impl Cached<'_> {
+    /// The volume's block that holds a block of the file; `None` in a hole.
+    fn holder(&self, block: LogicalBlock) -> Result<Option<Arc<Block>>> {
         let mapping = MapRef { state: self.state, nr: self.nr, inode: self.inode }.lookup(block)?;
         let physical = match mapping {
             Mapping::Mapped(extent) if !extent.unwritten => extent.block_of(block),
             _ => None,
         };
-        let physical = physical.ok_or_else(|| hole(self.kind, self.nr, at))?;
-        self.state.blocks.load(physical, BlockKind::Plain, Place::FileBlock(self.nr, block))
+        let place = Place::FileBlock(self.nr, block);
+        physical.map(|physical| self.state.blocks.load(physical, BlockKind::Plain, place)).transpose()
     }
 }
 
-impl QuotaRead for FileRef<'_> {
+impl Storage for Cached<'_> {
     type Error = Error;
 
-    fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    fn inode(&self) -> InodeNr {
-        self.nr
-    }
-
-    fn len(&self) -> u32 {
-        tree_blocks(self.inode.size)
-    }
-
-    fn block(&self, at: BlockIndex) -> Result<TreeBlock> {
-        let bytes = self.holder(at)?.bytes();
-        let start = start_of(at, self.state.geometry().block_size);
-        Ok(bytes[start..start + BLOCK_BYTES].try_into().expect("a block of the tree"))
+    fn read(&self, at: LogicalBlock, start: usize, bytes: &mut TreeBlock) -> Result<bool> {
+        let Some(block) = self.holder(at)? else { return Ok(false) };
+        bytes.copy_from_slice(&block.bytes()[start..start + BLOCK_BYTES]);
+        Ok(true)
     }
 }
 
@@ -153,8 +146,8 @@ struct FileMut<'a, 'h> {
 }
 
 impl FileMut<'_, '_> {
-    fn as_ref(&self) -> FileRef<'_> {
-        FileRef { state: &self.core.state, kind: self.kind, nr: self.nr, inode: self.inode }
+    fn as_ref(&self) -> QuotaFile<Cached<'_>> {
+        file(&self.core.state, self.kind, self.nr, self.inode)
     }
 
     /// Maps the blocks of the file before `end`, as zeros.
@@ -205,8 +198,9 @@ impl QuotaRead for FileMut<'_, '_> {
 
 impl QuotaWrite for FileMut<'_, '_> {
     fn edit<R>(&mut self, at: BlockIndex, change: impl FnOnce(&mut TreeBlock) -> R) -> Result<R> {
-        let block = self.as_ref().holder(at)?;
-        let start = start_of(at, self.core.state.geometry().block_size);
+        let (logical, start) = at.in_file(self.core.state.geometry().block_size);
+        let block = self.as_ref().storage.holder(logical)?;
+        let block = block.ok_or_else(|| quota::hole(self.kind, self.nr, at))?;
         Ok(self.core.state.blocks.edit_as_is(self.handle, &block, |bytes| {
             let bytes = &mut bytes[start..start + BLOCK_BYTES];
             change(bytes.try_into().expect("a block of the tree"))
@@ -218,7 +212,7 @@ impl QuotaWrite for FileMut<'_, '_> {
             return Ok(());
         }
         let last = BlockIndex::new(blocks - 1);
-        let end = file_block(last, self.core.state.geometry().block_size).get() + 1;
+        let end = last.in_file(self.core.state.geometry().block_size).0.get() + 1;
         self.map_to(end)?;
         self.inode.size = u64::from(blocks) * hectare_units::u64_of(BLOCK_BYTES);
         self.core.state.stamp(self.inode);

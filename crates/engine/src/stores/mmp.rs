@@ -16,10 +16,18 @@ pub(crate) fn enter(
     if options.read_only {
         return Ok(None);
     }
-    let how = hectare_mmp::Options {
+    Ok(hectare_mmp::enter(device, sb, &how(options))?)
+}
+
+/// Refuses a device that holds a volume which another host has in use, before it is overwritten.
+pub(crate) fn refuse_living(device: &dyn Device, options: &OpenOptions) -> Result<()> {
+    Ok(hectare_mmp::refuse_living(device, &how(options))?)
+}
+
+fn how(options: &OpenOptions) -> hectare_mmp::Options {
+    hectare_mmp::Options {
         waits: options.mmp_wait,
         settle: options.mmp_settle,
         fixed_time: options.fixed_time,
-    };
-    Ok(hectare_mmp::enter(device, sb, &how)?)
+    }
 }

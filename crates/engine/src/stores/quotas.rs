@@ -23,7 +23,7 @@ mod account;
 mod book;
 
 pub(crate) use account::Amount;
-pub(crate) use book::{Book, Pieces, file_block, hole, start_of, tree_blocks};
+pub(crate) use book::{Book, Pieces};
 
 use crate::caller;
 use crate::clock;

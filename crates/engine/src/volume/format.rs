@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
+use crate::stores::mmp;
 use crate::volume::Volume;
 use hectare_device::Device;
 use hectare_mkfs::{FormatOptions, Plan, execute, refuse_occupied, whole_pages};
@@ -13,7 +14,7 @@ pub enum Overwrite {
     /// A device that holds a file system or a partition table is refused.
     #[default]
     Refuse,
-    /// Whatever the device holds is lost.
+    /// Whatever the device holds is lost, except for a volume that another host has in use (MMP).
     Allow,
 }
 
@@ -31,15 +32,16 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Format`] if the options are impossible or the device holds something and may not be
-    /// overwritten; [`Error::Device`] if writing failed: the device then holds no volume.
+    /// overwritten; [`Error::Unsupported`] if another host has it in use; [`Error::Device`] if writing failed: the device then holds no volume.
     pub fn format(
         device: Arc<dyn Device>,
         format: &FormatOptions,
         overwrite: Overwrite,
         options: OpenOptions,
     ) -> Result<Self> {
-        if overwrite == Overwrite::Refuse {
-            refuse_occupied(&*device)?;
+        match overwrite {
+            Overwrite::Refuse => refuse_occupied(&*device)?,
+            Overwrite::Allow => mmp::refuse_living(&*device, &options)?,
         }
         let plan = Plan::new(format, whole_pages(device.len()), device.is_zeroed())?;
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);

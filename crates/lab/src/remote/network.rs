@@ -1,7 +1,7 @@
 //! A server of ours on a socket, and a network before it that ends connections.
 
 use super::store::{Cutter, Store};
-use super::{Told, told};
+use super::{Checked, text_of};
 use hectare_device::Device;
 use hectare_nbd::{Export, Listener, Place, Server, Stopper};
 use parking_lot::Mutex;
@@ -20,11 +20,11 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn start(store: Arc<Store>, socket: &Path) -> Told<Self> {
+    pub(super) fn start(store: Arc<Store>, socket: &Path) -> Checked<Self> {
         let device: Arc<dyn Device> = store;
         let export = Export { device, name: b"vol".to_vec(), description: String::new(), read_only: false };
-        let listener = Listener::bind(&Place::Unix(socket.to_owned()), false).map_err(told)?;
-        let server = Server::new(export, listener).map_err(told)?;
+        let listener = Listener::bind(&Place::Unix(socket.to_owned()), false).map_err(text_of)?;
+        let server = Server::new(export, listener).map_err(text_of)?;
         let stopper = server.stopper();
         // Its last flush may fail on purpose.
         let thread = Some(std::thread::spawn(move || drop(server.run())));
@@ -60,8 +60,8 @@ struct State {
 }
 
 impl Network {
-    pub(super) fn start(socket: &Path, upstream: &Path) -> Told<Self> {
-        let listener = UnixListener::bind(socket).map_err(told)?;
+    pub(super) fn start(socket: &Path, upstream: &Path) -> Checked<Self> {
+        let listener = UnixListener::bind(socket).map_err(text_of)?;
         let state = Arc::new(State {
             upstream: upstream.to_owned(),
             blocked: AtomicBool::new(false),

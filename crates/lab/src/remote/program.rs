@@ -6,7 +6,7 @@
 //!   always has one whole version; after a `sync`, at least the one it had then.
 //! - *Appended* files: records in order. After an `fsync` at least those records are there.
 
-use super::{Told, told};
+use super::{Checked, text_of};
 use hectare_engine::{Creation, Error, OpenFile, RenameMode, Volume};
 use hectare_units::random::SplitMix64;
 use hectare_units::{index_of, u64_of};
@@ -62,7 +62,7 @@ fn stamped(kind: u8, file: usize, place: u64, version: u64, len: usize) -> Vec<u
 }
 
 /// The version of bytes that say they are of a place; zeros are version 0.
-fn version_of(kind: u8, file: usize, place: u64, bytes: &[u8]) -> Told<u64> {
+fn version_of(kind: u8, file: usize, place: u64, bytes: &[u8]) -> Checked<u64> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(0);
     }
@@ -221,7 +221,7 @@ impl Program {
     }
 
     /// Checks that a volume that has ended takes no change, and says why.
-    pub(super) fn is_latched(&self, volume: &Volume) -> Told {
+    pub(super) fn is_latched(&self, volume: &Volume) -> Checked {
         let Some(_) = &self.ended else { return Ok(()) };
         let changes: [(&str, hectare_engine::Result<()>); 3] = [
             ("write", volume.write_file("/late", b"x", Creation::default())),
@@ -241,7 +241,7 @@ impl Program {
     }
 
     /// Checks what is there after recovery. Returns how many promises there were.
-    pub(super) fn check(&self, volume: &Volume) -> Told<u64> {
+    pub(super) fn check(&self, volume: &Volume) -> Checked<u64> {
         if self.steps == 0 {
             return Ok(0);
         }
@@ -278,8 +278,8 @@ fn sync(file: &OpenFile, data_only: bool) -> hectare_engine::Result<()> {
 }
 
 /// Checks a version that was found.
-fn holds(name: &str, found: Told<u64>, version: Version) -> Told {
-    let found = found.map_err(|what| format!("{name}: {what}")).map_err(told)?;
+fn holds(name: &str, found: Checked<u64>, version: Version) -> Checked {
+    let found = found.map_err(|what| format!("{name}: {what}")).map_err(text_of)?;
     if (version.durable..=version.newest).contains(&found) {
         return Ok(());
     }

@@ -79,7 +79,7 @@ pub(crate) fn agree(stream: &mut (impl Read + Write), export: &[u8], padded: boo
 }
 
 /// Asks for TLS, after [`greet`]: it begins with the next byte. A server without it is refused, whatever it
-/// says, for whoever sits in between could say the same.
+/// answers: an attacker on the network could send the same answer.
 pub(crate) fn start_tls(stream: &mut (impl Read + Write)) -> Result<()> {
     send(stream, number::STARTTLS, Vec::new())?;
     let reply = Answer::read(stream, number::STARTTLS)?;

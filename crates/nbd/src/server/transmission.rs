@@ -4,6 +4,9 @@
 //! sends the reply. So requests are done side by side, and replies come in any order. The threads are started
 //! as they are needed.
 //!
+//! A device that answers at once is given the small reads and writes that are received already in batches, and
+//! their replies are sent together: taking turns and calling the kernel for each would cost more than the work.
+//!
 //! Invariant: a request that makes no sense is answered with an error and the next one is read; one whose end
 //! can't be found ends the connection.
 
@@ -22,8 +25,9 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::io::{self, BufReader, IoSlice};
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope, scope};
+use std::time::Instant;
 
 /// The threads of one client.
 const THREADS_MAX: usize = 8;
@@ -33,6 +37,13 @@ const BUFFER_LEN: usize = 1 << 16;
 const CHUNK_MAX: u64 = 1 << 20;
 /// Holes are looked for in reads from this length on.
 const HOLES_FROM: u64 = 1 << 16;
+/// The most requests in a batch, and the most bytes of one of them.
+const BATCH_MAX: usize = 8;
+const SMALL: u64 = 1 << 14;
+/// The most bytes of replies that are held back: those of a batch.
+const HELD_MAX: usize = BATCH_MAX * ((1 << 14) + 64);
+/// A device answers at once if a small request takes less than this, in nanoseconds, on average.
+const AT_ONCE: u64 = 20_000;
 /// The most extents in a reply.
 const EXTENTS_MAX: usize = 4096;
 /// The longest extent that a short descriptor takes, in whole blocks.
@@ -53,6 +64,7 @@ pub(super) fn serve(stream: &Stream, agreed: Agreed, export: &Export) {
         sending: Mutex::new(()),
         idle: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
+        request_time: AtomicU64::new(u64::MAX / 16),
     };
     scope(|scope| talk.work(scope));
 }
@@ -66,14 +78,19 @@ struct Talk<'a> {
     sending: Mutex<()>,
     idle: AtomicUsize,
     threads: AtomicUsize,
+    /// What a small request took of late, in nanoseconds.
+    request_time: AtomicU64,
 }
+
+/// Requests with their payloads.
+type Batch = Vec<(Request, Vec<u8>)>;
 
 /// What a request leads to, or the number of an error.
 type Done<T = ()> = std::result::Result<T, u32>;
 
 impl Talk<'_> {
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        while let Some((request, payload)) = self.next() {
+        while let Some(batch) = self.next() {
             let may_start = self.idle.load(Ordering::Relaxed) == 0
                 && self
                     .threads
@@ -86,7 +103,7 @@ impl Talk<'_> {
                 let _ =
                     Builder::new().name("nbd-requests".to_owned()).spawn_scoped(scope, || self.work(scope));
             }
-            if self.answer(&request, &payload).is_err() {
+            if self.answer_all(&batch).is_err() {
                 // Wakes the thread that reads.
                 self.stream.shutdown(Shutdown::Both);
                 self.receiving.lock().take();
@@ -94,19 +111,51 @@ impl Talk<'_> {
         }
     }
 
-    /// The next request with its payload.
-    fn next(&self) -> Option<(Request, Vec<u8>)> {
+    /// The next request with its payload, and those after it that belong to its batch.
+    fn next(&self) -> Option<Batch> {
         self.idle.fetch_add(1, Ordering::Relaxed);
         let mut receiving = self.receiving.lock();
         self.idle.fetch_sub(1, Ordering::Relaxed);
-        let read = self.read(receiving.as_mut()?);
-        match read {
-            Ok((request, payload)) if request.command != Command::Disconnect => Some((request, payload)),
+        let from = receiving.as_mut()?;
+        let is_fast = self.request_time.load(Ordering::Relaxed) < AT_ONCE;
+        let mut batch = Vec::with_capacity(if is_fast { BATCH_MAX } else { 1 });
+        match self.read(from) {
+            Ok((request, payload)) if request.command != Command::Disconnect => {
+                batch.push((request, payload))
+            }
             _ => {
                 receiving.take();
-                None
+                return None;
             }
         }
+        while is_fast && is_small(&batch[0].0) && batch.len() < BATCH_MAX && self.is_received(from) {
+            // It is in the buffer, so this neither waits nor fails.
+            batch.push(self.read(from).ok()?);
+        }
+        Some(batch)
+    }
+
+    /// Whether a small request is there, with its payload.
+    fn is_received(&self, from: &BufReader<&Stream>) -> bool {
+        let mut left = from.buffer();
+        let request = Request::read(&mut left, self.agreed.headers);
+        request.is_ok_and(|request| {
+            is_small(&request) && request.payload(self.agreed.headers) <= u64_of(left.len())
+        })
+    }
+
+    fn answer_all(&self, batch: &Batch) -> Result<()> {
+        let start = Instant::now();
+        let mut replies = Replies { talk: self, held: Vec::new(), are_held: batch.len() > 1 };
+        for (request, payload) in batch {
+            self.answer(request, payload, &mut replies)?;
+        }
+        if is_small(&batch[0].0) {
+            let taken = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / u64_of(batch.len());
+            let before = self.request_time.load(Ordering::Relaxed);
+            self.request_time.store(before / 8 * 7 + taken / 8, Ordering::Relaxed);
+        }
+        Ok(replies.send_held()?)
     }
 
     fn read(&self, from: &mut BufReader<&Stream>) -> Result<(Request, Vec<u8>)> {
@@ -116,7 +165,7 @@ impl Talk<'_> {
         Ok((request, payload))
     }
 
-    fn answer(&self, request: &Request, payload: &[u8]) -> Result<()> {
+    fn answer(&self, request: &Request, payload: &[u8], replies: &mut Replies<'_, '_>) -> Result<()> {
         let done = self.check(request, payload).and_then(|()| match request.command {
             Command::Read => Ok(()),
             Command::BlockStatus => Ok(()),
@@ -127,10 +176,10 @@ impl Talk<'_> {
             Command::Disconnect | Command::Other(_) => Err(INVAL),
         });
         match (done, request.command) {
-            (Ok(()), Command::Read) if request.len > 0 => self.read_out(request),
-            (Ok(()), Command::BlockStatus) => self.status(request),
-            (Ok(()), _) => self.end(request, 0),
-            (Err(error), _) => self.end(request, error),
+            (Ok(()), Command::Read) if request.len > 0 => self.read_out(request, replies),
+            (Ok(()), Command::BlockStatus) => self.status(request, replies),
+            (Ok(()), _) => replies.end(request, 0),
+            (Err(error), _) => replies.end(request, error),
         }
     }
 
@@ -204,16 +253,16 @@ impl Talk<'_> {
     }
 
     /// Reads and sends what was read.
-    fn read_out(&self, request: &Request) -> Result<()> {
+    fn read_out(&self, request: &Request, replies: &mut Replies<'_, '_>) -> Result<()> {
         let span = Span::new(Bytes::new(request.offset), Bytes::new(request.len));
         let device = &self.export.device;
         let in_one = request.flags.contains(CommandFlags::DF);
         if self.agreed.headers == Headers::Simple || in_one || request.len < HOLES_FROM {
             let mut data = vec![0; index_of(request.len)];
             return match device.read_at(span.at, &mut data) {
-                Ok(()) if self.agreed.headers == Headers::Simple => self.simple(request, 0, &data),
-                Ok(()) => self.data(request, span.at, &data, true),
-                Err(error) => self.end(request, number(&error)),
+                Ok(()) if self.agreed.headers == Headers::Simple => replies.simple(request, 0, &data),
+                Ok(()) => replies.data(request, span.at, &data, true),
+                Err(error) => replies.end(request, number(&error)),
             };
         }
         let (mut at, mut left) = (span.at, span.len);
@@ -223,13 +272,13 @@ impl Talk<'_> {
             let len = if extent.is_zero { extent.len } else { extent.len.min(Bytes::new(CHUNK_MAX)) };
             let done = len == left;
             if extent.is_zero {
-                self.hole(request, at, len, done)?;
+                replies.hole(request, at, len, done)?;
             } else {
                 data.resize(index_of(len.get()), 0);
                 if let Err(error) = device.read_at(at, &mut data) {
-                    return self.end(request, number(&error));
+                    return replies.end(request, number(&error));
                 }
-                self.data(request, at, &data, done)?;
+                replies.data(request, at, &data, done)?;
             }
             at += len;
             left = left - len;
@@ -237,7 +286,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    fn status(&self, request: &Request) -> Result<()> {
+    fn status(&self, request: &Request, replies: &mut Replies<'_, '_>) -> Result<()> {
         let (extended, device) = (self.agreed.headers == Headers::Extended, &self.export.device);
         let most = if request.flags.contains(CommandFlags::REQ_ONE) { 1 } else { EXTENTS_MAX };
         let longest = if extended { u64::MAX } else { SHORT_EXTENT };
@@ -247,7 +296,7 @@ impl Talk<'_> {
             let extent = match device.extent_at(at, left) {
                 Ok(extent) if extent.len > Bytes::ZERO => extent,
                 Ok(_) => Extent::data(left),
-                Err(error) => return self.end(request, number(&error)),
+                Err(error) => return replies.end(request, number(&error)),
             };
             let len = extent.len.min(Bytes::new(longest));
             let state = if extent.is_zero { STATE_HOLE | STATE_ZERO } else { 0 };
@@ -258,22 +307,32 @@ impl Talk<'_> {
         let mut payload = Vec::new();
         encode_status(&extents, CONTEXT, extended, &mut payload);
         let kind = if extended { kind::STATUS_EXTENDED } else { kind::STATUS };
-        self.chunk(request, kind, true, &[], &payload)
+        replies.chunk(request, kind, true, &[], &payload)
     }
+}
 
-    fn data(&self, request: &Request, at: Bytes, data: &[u8], done: bool) -> Result<()> {
+/// The replies to a batch.
+struct Replies<'a, 's> {
+    talk: &'a Talk<'s>,
+    held: Vec<u8>,
+    /// Whether they are sent together.
+    are_held: bool,
+}
+
+impl Replies<'_, '_> {
+    fn data(&mut self, request: &Request, at: Bytes, data: &[u8], done: bool) -> Result<()> {
         self.chunk(request, kind::DATA, done, &at.get().to_be_bytes(), data)
     }
 
-    fn hole(&self, request: &Request, at: Bytes, len: Bytes, done: bool) -> Result<()> {
+    fn hole(&mut self, request: &Request, at: Bytes, len: Bytes, done: bool) -> Result<()> {
         let len =
             u32::try_from(len.get()).map_err(|_| Error::Protocol("a hole is longer than its request"))?;
         self.chunk(request, kind::HOLE, done, &at.get().to_be_bytes(), &len.to_be_bytes())
     }
 
     /// The reply to a request that has no data in its reply, or failed.
-    fn end(&self, request: &Request, error: u32) -> Result<()> {
-        match (self.agreed.headers, error) {
+    fn end(&mut self, request: &Request, error: u32) -> Result<()> {
+        match (self.talk.agreed.headers, error) {
             (Headers::Simple, _) => self.simple(request, error, &[]),
             (_, 0) => self.chunk(request, kind::NONE, true, &[], &[]),
             // Without a text: those for a terminal name files of this machine.
@@ -281,25 +340,50 @@ impl Talk<'_> {
         }
     }
 
-    fn simple(&self, request: &Request, error: u32, data: &[u8]) -> Result<()> {
+    fn simple(&mut self, request: &Request, error: u32, data: &[u8]) -> Result<()> {
         let mut head = Vec::with_capacity(16);
         Header::Simple { error, cookie: request.cookie }.encode(Headers::Simple, &mut head);
         Ok(self.send(&head, data)?)
     }
 
-    fn chunk(&self, request: &Request, kind: u16, done: bool, first: &[u8], rest: &[u8]) -> Result<()> {
+    fn chunk(&mut self, request: &Request, kind: u16, done: bool, first: &[u8], rest: &[u8]) -> Result<()> {
         let mut head = Vec::with_capacity(48);
         let len = u64_of(first.len() + rest.len());
         let chunk = Chunk { done, kind, cookie: request.cookie, offset: request.offset, len };
-        Header::Chunk(chunk).encode(self.agreed.headers, &mut head);
+        Header::Chunk(chunk).encode(self.talk.agreed.headers, &mut head);
         head.extend(first);
         Ok(self.send(&head, rest)?)
     }
 
-    fn send(&self, head: &[u8], rest: &[u8]) -> io::Result<()> {
-        let _whole = self.sending.lock();
-        write_both(self.stream, head, rest)
+    /// Sends a part of a reply, or holds it back.
+    fn send(&mut self, head: &[u8], rest: &[u8]) -> io::Result<()> {
+        if self.are_held && head.len() + rest.len() + self.held.len() <= HELD_MAX {
+            self.held.extend_from_slice(head);
+            self.held.extend_from_slice(rest);
+            return Ok(());
+        }
+        // What was held back may be the start of the same reply.
+        let _whole = self.talk.sending.lock();
+        if !self.held.is_empty() {
+            write_both(self.talk.stream, &self.held, &[])?;
+            self.held.clear();
+        }
+        write_both(self.talk.stream, head, rest)
     }
+
+    fn send_held(self) -> io::Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let _whole = self.talk.sending.lock();
+        write_both(self.talk.stream, &self.held, &[])
+    }
+}
+
+/// Whether a request is one for a batch.
+fn is_small(request: &Request) -> bool {
+    let plain = matches!(request.command, Command::Read | Command::Write);
+    plain && request.len <= SMALL && !request.flags.contains(CommandFlags::FUA)
 }
 
 /// The protocol's number for a failure of the device.

@@ -35,20 +35,9 @@ fn plain(flags: u8) -> Vec<u8> {
     .concat()
 }
 
-/// A handshake with replies in chunks.
+/// A handshake with replies in chunks, for an export of 1 MiB.
 fn chunked() -> Vec<u8> {
-    let export = [&[0, 0][..], &(1_u64 << 20).to_be_bytes(), &[0, 5]].concat();
-    let context = [&7_u32.to_be_bytes()[..], b"base:allocation"].concat();
-    [
-        GREETING,
-        &reply(11, UNSUPPORTED, &[]),
-        &reply(8, 1, &[]),
-        &reply(10, 4, &context),
-        &reply(10, 1, &[]),
-        &reply(7, 3, &export),
-        &reply(7, 1, &[]),
-    ]
-    .concat()
+    sized(1 << 20, None)
 }
 
 fn chunk(kind: u16, cookie: u64, payload: &[u8], claimed: u32) -> Vec<u8> {

@@ -125,7 +125,7 @@ fn a_socket_is_its_owners_and_a_dead_one_is_replaced() {
     drop(UnixListener::bind(&socket).unwrap());
     let listener = Listener::bind(&place, false).unwrap();
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(Listener::bind(&place, false).is_err(), "somebody listens there");
+    assert!(Listener::bind(&place, false).is_err(), "a server listens there");
     drop(listener);
     assert!(!socket.exists());
     std::fs::write(&socket, "a file").unwrap();

@@ -46,7 +46,7 @@ impl Drop for Ours {
     }
 }
 
-/// A server of somebody else's, killed at the end.
+/// Another project's server, killed at the end.
 pub(crate) struct Theirs(Child);
 
 impl Theirs {

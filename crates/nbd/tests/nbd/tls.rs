@@ -1,5 +1,5 @@
-//! TLS: our client with the servers of others, our server with the clients of others and with ours, and those
-//! who sit in between.
+//! TLS: our client with the servers of others, our server with the clients of others and with ours, and
+//! attackers on the network.
 //!
 //! Certificates are made anew by `openssl` for each test, and are good for two days.
 

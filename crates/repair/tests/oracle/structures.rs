@@ -3,6 +3,7 @@
 
 use crate::survey::Survey;
 use crate::trial::{Ran, bytes_of, e2fsck, watched};
+use hectare_check::What;
 use hectare_device::MemoryDevice;
 use hectare_oracle::{Skip, debugfs, debugfs_write, dumpe2fs, mke2fs, skip};
 use hectare_repair::{Repaired, Staged};
@@ -242,4 +243,32 @@ fn regression_stray_quota_records_go() {
     assert_eq!(survey(&after), before);
     // No limits are lost with it, and no record comes.
     assert_eq!(after[record..record + 72], [0; 72]);
+}
+
+/// The journal that tune2fs gives to a mounted volume is the file `.journal`, of an ordinary inode. Its name was
+/// taken away, on a volume that was sound.
+#[test]
+fn regression_a_journal_with_a_name_keeps_it() {
+    const NAME: &str = "repair structures::regression_a_journal_with_a_name";
+    let case = match Case::filled(&["-t", "ext3", "-b", "1024", "-O", "quota"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!(NAME, reason),
+    };
+    case.change(&["write /dev/null .journal"]);
+    let said = debugfs(&case.image, &["stat .journal"]).unwrap();
+    let nr = said.split("Inode: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let copy = format!("copy_inode <8> <{nr}>");
+    case.change(&[&copy, "clri <8>", &format!("ssv journal_inum {nr}")]);
+    let before = case.survey();
+    // Its owner's record does not count it yet.
+    let (repaired, after) = case.repaired("with a name");
+    assert!(repaired.mends.iter().all(|mend| mend.what == What::Quota), "{:?}", repaired.mends);
+    assert!(survey(&after) == before);
+    fs::write(&case.image, &after).unwrap();
+    assert!(case.repaired("counted").0.mends.is_empty());
+    case.change(&["unlink .journal"]);
+    let (repaired, after) = case.repaired("without a name");
+    assert!(repaired.mends.iter().flatten().any(|mend| mend.text.contains(&format!("lost+found/#{nr}"))));
+    fs::write(&case.image, after).unwrap();
+    assert!(case.repaired("connected").0.mends.is_empty());
 }

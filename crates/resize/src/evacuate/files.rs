@@ -195,7 +195,8 @@ impl Evacuation<'_> {
         let geometry = self.volume.geometry();
         let shift = geometry.block_size.shift() - 9 + geometry.cluster_ratio_shift;
         inode.sectors = (inode.sectors + (needed << shift)).saturating_sub(before << shift);
-        self.count_for_quotas(nr, inode, (i128::from(needed) - i128::from(before)) << (shift + 9));
+        let bytes = (i128::from(needed) - i128::from(before)) << (shift + 9);
+        self.quotas.note(&self.volume.sb, nr, inode, bytes);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ fn sample() -> Manifest {
 #[test]
 fn a_manifest_and_a_table_are_read_as_written() {
     let manifest = sample();
-    assert_eq!(Manifest::parse(&manifest.encode()).unwrap(), manifest);
+    assert_eq!(Manifest::parse(&manifest.encode()).unwrap().listed(None).unwrap(), manifest);
     let table = Table { chunks: [(0, slot(1)), (4095, slot(2))].into() };
     let bytes = table.encode(manifest.uuid, 3);
     assert_eq!(Table::parse(&bytes, &manifest, 3).unwrap(), table);
@@ -27,17 +27,50 @@ fn a_manifest_and_a_table_are_read_as_written() {
     assert!(digest(&sample().encode()) > 0 && digest(&bytes) > 0);
 }
 
+/// With patches, and its tables in a list.
+fn patched() -> Manifest {
+    Manifest { list: Some(slot(4)), patches: vec![slot(5), slot(6)], ..sample() }
+}
+
+#[test]
+fn a_manifest_with_a_list_and_patches_is_read_as_written() {
+    let (manifest, list) = (patched(), patched().encode_list());
+    let bytes = manifest.encode();
+    assert_eq!((bytes[8], sample().encode()[8], bytes.len()), (2, 1, 96 + 3 * 32 + 8));
+    let parsed = || Manifest::parse(&bytes).unwrap();
+    assert_eq!(parsed().list(), Some(slot(4)));
+    assert_eq!(parsed().listed(Some(&list)).unwrap(), manifest);
+    // Without the list, or with another thing in its place, it is no manifest: never one of zeros.
+    parsed().listed(None).unwrap_err();
+    let table = Table { chunks: manifest.tables.clone() }.encode(manifest.uuid, 0);
+    parsed().listed(Some(&table)).unwrap_err();
+    for at in 0..list.len() {
+        let mut changed = list.clone();
+        changed[at] ^= 0x10;
+        assert!(parsed().listed(Some(&changed)).is_err(), "byte {at}");
+        assert!(parsed().listed(Some(&list[..at])).is_err(), "cut at {at}");
+    }
+    let short = Manifest { len: 1 << 30, ..patched() };
+    Manifest::parse(&short.encode()).unwrap().listed(Some(&list)).unwrap_err();
+    assert!(digest(&bytes) == 4 && digest(&list) == 6);
+}
+
 #[test]
 fn every_changed_byte_and_every_lost_tail_is_seen() {
-    let bytes = sample().encode();
-    for at in 0..bytes.len() {
-        let mut changed = bytes.clone();
-        changed[at] ^= 0x10;
-        assert!(Manifest::parse(&changed).is_err(), "byte {at}");
-        assert!(Manifest::parse(&bytes[..at]).is_err(), "cut at {at}");
+    for bytes in [sample().encode(), patched().encode()] {
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            assert!(Manifest::parse(&changed).is_err(), "byte {at}");
+            assert!(Manifest::parse(&bytes[..at]).is_err(), "cut at {at}");
+        }
     }
-    let text = Manifest::parse(&[&bytes[..8], &[2, 0, 0, 0], &bytes[12..]].concat()).unwrap_err().to_string();
-    assert!(text.contains("version 2"), "{text}");
+    let bytes = sample().encode();
+    let with_version = |version| [&bytes[..8], &[version, 0, 0, 0], &bytes[12..]].concat();
+    let text = Manifest::parse(&with_version(3)).unwrap_err().to_string();
+    assert!(text.contains("version 3"), "{text}");
+    // The version says whether there are patches or a list.
+    assert!(Manifest::parse(&with_version(2)).is_err());
 }
 
 #[test]
@@ -45,7 +78,8 @@ fn impossible_values_are_refused() {
     let refused = |change: &dyn Fn(&mut Manifest)| {
         let mut manifest = sample();
         change(&mut manifest);
-        assert!(Manifest::parse(&manifest.encode()).is_err(), "{manifest:?}");
+        let parsed = Manifest::parse(&manifest.encode()).and_then(|parsed| parsed.listed(None));
+        assert!(parsed.is_err(), "{manifest:?}");
     };
     refused(&|manifest| manifest.len = 0);
     refused(&|manifest| manifest.len = u64::MAX);
@@ -55,6 +89,9 @@ fn impossible_values_are_refused() {
     refused(&|manifest| manifest.table_shift = 0);
     refused(&|manifest| manifest.tables.get_mut(&3).unwrap().len = 0);
     refused(&|manifest| manifest.tables.get_mut(&3).unwrap().len = u32::MAX);
+    refused(&|manifest| manifest.patches = vec![slot(1); PATCHES_MAX + 1]);
+    refused(&|manifest| manifest.patches = vec![Slot { len: 0, ..slot(1) }]);
+    refused(&|manifest| manifest.patches = vec![Slot { len: 33 << 20, ..slot(1) }; 2]);
     Manifest::new([0; 16], 1 << 55, 1 << 22, 0).unwrap_err();
     Manifest::new([0; 16], 1 << 55, 1 << 26, 0).unwrap();
     Manifest::new([0; 16], 1 << 30, 5000, 0).unwrap_err();

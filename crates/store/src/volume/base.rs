@@ -2,9 +2,9 @@
 
 use crate::bucket::Bucket;
 use crate::cache::Cache;
-use crate::codec::sum;
+use crate::fetch::fetch;
 use crate::manifest::{Manifest, ObjectId, Slot, Table};
-use crate::{Error, Result, runtime};
+use crate::{Result, runtime};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use hectare_units::{index_of, u64_of};
@@ -38,26 +38,11 @@ impl Base {
         self.bucket.parallel.min(fit.max(2))
     }
 
-    /// The object that a slot names, if it is the one.
-    async fn object(&self, slot: Slot) -> Result<Bytes> {
-        let key = slot.id.key();
-        let object = self.bucket.get(&key, u64::from(slot.len)).await?.ok_or_else(|| {
-            Error::Missing(format!(
-                "its object {key} is gone: its writer has flushed since the volume was opened, or it was \
-                 removed; open it again"
-            ))
-        })?;
-        if u64_of(object.bytes.len()) != u64::from(slot.len) || sum(&object.bytes) != slot.sum {
-            return Err(Error::Damaged(format!("its object {key} has other bytes than were written")));
-        }
-        Ok(object.bytes)
-    }
-
     /// A table of a manifest; `None` if it has no chunks.
     pub(super) async fn table(&self, manifest: &Manifest, index: u32) -> Result<Option<Arc<Table>>> {
         let Some(slot) = manifest.tables.get(&index) else { return Ok(None) };
         let load = async {
-            let bytes = self.object(*slot).await?;
+            let bytes = fetch(&self.bucket, *slot).await?;
             Ok((Table::parse(&bytes, manifest, index)?, bytes.len()))
         };
         self.tables.get(slot.id, load).await.map(Some)
@@ -73,7 +58,7 @@ impl Base {
     pub(super) async fn chunk(&self, manifest: &Manifest, chunk: u64) -> Result<Option<Arc<Bytes>>> {
         let Some(slot) = self.slot(manifest, chunk).await? else { return Ok(None) };
         let load = async {
-            let bytes = self.object(slot).await?;
+            let bytes = fetch(&self.bucket, slot).await?;
             let len = bytes.len();
             Ok((bytes, len))
         };

@@ -1,9 +1,11 @@
-//! A flush: uploads the chunks that changed, then their tables, then swaps the manifest.
+//! A flush: uploads what changed, then swaps the manifest. Few changes are uploaded as a patch
+//! ([`super::patching`]), others with those of all patches as chunks, then their tables.
 //!
 //! In order:
 //! 1. The log is sealed, and writes go to a new one. Reads see both.
 //! 2. Changed chunks are put under new names, several at a time; those that are zeros get none.
-//! 3. The tables that name them are put under new names.
+//! 3. The tables that name them are put under new names, then the list of tables, if there are many.
+//!    Or, instead of 2 and 3: a patch is put.
 //! 4. The manifest is put, on condition that its version is still the one this device put or read last.
 //! 5. The sealed log is removed, and what the manifest no longer names is deleted. What can't be deleted is
 //!    garbage, and found by [`crate::sweep`].
@@ -15,9 +17,10 @@ use crate::bucket::Swapped;
 use crate::codec::sum;
 use crate::cost::add;
 use crate::lease::Lease;
-use crate::manifest::{Manifest, ObjectId, Slot, Table};
+use crate::manifest::{INLINE_TABLES, Manifest, ObjectId, Slot, Table};
 use crate::open::MANIFEST;
-use crate::staged::{Sealed, Source, read_log};
+use crate::patches::Patches;
+use crate::staged::{Sealed, Source, or_below, read_log};
 use crate::write_log::{Between, WriteLog};
 use crate::{Error, Result, runtime};
 use bytes::Bytes;
@@ -27,15 +30,18 @@ use hectare_units::{index_of, u64_of};
 use object_store::UpdateVersion;
 use std::collections::BTreeMap;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What a flush is about.
-struct Work {
-    sealed: Arc<Sealed>,
-    base: Arc<Manifest>,
+pub(super) struct Work {
+    pub(super) sealed: Arc<Sealed>,
+    pub(super) base: Arc<Manifest>,
+    /// Those of `base`.
+    pub(super) patches: Arc<Patches>,
     /// The length that the volume gets.
-    len: u64,
+    pub(super) len: u64,
     /// The content that the manifest gets.
     content: u64,
 }
@@ -45,6 +51,21 @@ struct Work {
 struct Changed {
     tables: BTreeMap<u32, Option<Slot>>,
     superseded: Vec<ObjectId>,
+}
+
+/// A manifest whose objects are put, and what it no longer names.
+pub(super) struct Next {
+    pub(super) manifest: Manifest,
+    pub(super) patches: Patches,
+    pub(super) superseded: Vec<ObjectId>,
+}
+
+impl Work {
+    /// Where the bytes of a range are that the patches or the log have.
+    pub(super) fn sources(&self, range: &Range<u64>) -> Vec<(Range<u64>, Source)> {
+        let newest = self.sealed.staged.sources(range, &self.sealed.file);
+        or_below(newest, |range| self.patches.sources(range))
+    }
 }
 
 impl StoreDevice {
@@ -63,18 +84,19 @@ impl StoreDevice {
         };
         let before = self.base.bucket.cost();
         let done = runtime::wait(self.upload(writer, &work, &version));
-        let (manifest, new_version, superseded) = done.map_err(|error| {
+        let (next, new_version) = done.map_err(|error| {
             let _ = writer.failed.set(format!("an earlier flush failed: {error}"));
             fail(&error)
         })?;
         *version = new_version;
         {
             let mut state = self.state.write();
-            state.manifest = Arc::new(manifest);
+            state.manifest = Arc::new(next.manifest);
+            state.patches = Arc::new(next.patches);
             state.sealed = None;
         }
         let _ = std::fs::remove_file(&work.sealed.path);
-        self.delete(superseded);
+        self.delete(next.superseded);
         add(&self.base.bucket.counts.flushes, 1);
         let cost = self.base.bucket.cost() - before;
         log::info!("{}: {cost}", self.name);
@@ -99,26 +121,23 @@ impl StoreDevice {
         let sealed = Sealed { staged, file: Arc::clone(old.file()), path: old.path().to_owned() };
         let sealed = Arc::new(sealed);
         state.sealed = Some(Arc::clone(&sealed));
-        Ok(Some(Work { sealed, base: Arc::clone(&state.manifest), len: state.len, content }))
+        let (base, patches) = (Arc::clone(&state.manifest), Arc::clone(&state.patches));
+        Ok(Some(Work { sealed, base, patches, len: state.len, content }))
     }
 
-    /// Steps 2 to 4: the new manifest, its version, and what it no longer names.
+    /// Steps 2 to 4: the new manifest, and its version.
     async fn upload(
         &self,
         writer: &Writer,
         work: &Work,
         version: &UpdateVersion,
-    ) -> Result<(Manifest, UpdateVersion, Vec<ObjectId>)> {
+    ) -> Result<(Next, UpdateVersion)> {
         writer.lease.check()?;
-        let changes = self.put_chunks(writer, work).await?;
-        let changed = self.put_tables(writer, work, changes).await?;
-        let mut manifest = Manifest::clone(&work.base);
-        for (index, slot) in changed.tables {
-            match slot {
-                Some(slot) => manifest.tables.insert(index, slot),
-                None => manifest.tables.remove(&index),
-            };
-        }
+        let mut next = match self.is_patch(work) {
+            true => self.put_patch(writer, work).await?,
+            false => self.put_all(writer, work).await?,
+        };
+        let manifest = &mut next.manifest;
         manifest.len = work.len;
         manifest.epoch = writer.lease.epoch();
         manifest.generation += 1;
@@ -128,13 +147,35 @@ impl StoreDevice {
         writer.lease.check()?;
         let bucket = &self.base.bucket;
         match bucket.put_if(MANIFEST, manifest.encode().into(), Some(version)).await? {
-            Swapped::Done(version) => Ok((manifest, version, changed.superseded)),
+            Swapped::Done(version) => Ok((next, version)),
             Swapped::Other(None) => Err(Error::Missing("its manifest was removed".to_owned())),
             Swapped::Other(Some(_)) => {
                 let holder = Lease::describe_holder(bucket).await;
                 Err(Error::Busy(format!("it was taken over by {holder}; nothing was changed")))
             }
         }
+    }
+
+    /// Puts the chunks that the log and the patches change, with their tables and the list of those.
+    async fn put_all(&self, writer: &Writer, work: &Work) -> Result<Next> {
+        let changes = self.put_chunks(writer, work).await?;
+        let Changed { tables, mut superseded } = self.put_tables(writer, work, changes).await?;
+        let mut manifest = Manifest::clone(&work.base);
+        let is_changed = !tables.is_empty();
+        for (index, slot) in tables {
+            match slot {
+                Some(slot) => manifest.tables.insert(index, slot),
+                None => manifest.tables.remove(&index),
+            };
+        }
+        if is_changed {
+            superseded.extend(manifest.list.take().map(|slot| slot.id));
+        }
+        if manifest.list.is_none() && manifest.tables.len() > INLINE_TABLES {
+            manifest.list = Some(self.put_object(writer, manifest.encode_list().into()).await?);
+        }
+        superseded.extend(manifest.patches.drain(..).map(|slot| slot.id));
+        Ok(Next { manifest, patches: Patches::default(), superseded })
     }
 
     /// Puts what changed; by table and place in it the new slots.
@@ -145,7 +186,8 @@ impl StoreDevice {
     ) -> Result<BTreeMap<u32, BTreeMap<u32, Option<Slot>>>> {
         let manifest = &work.base;
         let end = manifest.len.max(work.len);
-        let (changed, cleared) = work.sealed.staged.chunks(manifest.chunk(), end);
+        let staged = work.sealed.staged.over(work.patches.staged());
+        let (changed, cleared) = staged.chunks(manifest.chunk(), end);
         let puts = stream::iter(changed).map(|chunk| async move {
             let bytes = self.merged(work, chunk).await?;
             let slot = match bytes.is_empty() {
@@ -217,7 +259,7 @@ impl StoreDevice {
     }
 
     /// Puts bytes under a new name.
-    async fn put_object(&self, writer: &Writer, bytes: Bytes) -> Result<Slot> {
+    pub(super) async fn put_object(&self, writer: &Writer, bytes: Bytes) -> Result<Slot> {
         let number = writer.next_number.fetch_add(1, Ordering::Relaxed);
         let id = ObjectId { session: writer.session, number };
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -230,7 +272,7 @@ impl StoreDevice {
     async fn merged(&self, work: &Work, chunk: u64) -> Result<Bytes> {
         let size = work.base.chunk();
         let start = chunk * size;
-        let sources = work.sealed.staged.sources(&(start..start.saturating_add(size)), &work.sealed.file);
+        let sources = work.sources(&(start..start.saturating_add(size)));
         let mut bytes = vec![0; index_of(size)];
         if sources.iter().any(|(_, source)| matches!(source, Source::Below))
             && let Some(old) = self.base.chunk(&work.base, chunk).await?
@@ -239,13 +281,7 @@ impl StoreDevice {
         }
         for (range, source) in sources {
             let part = &mut bytes[index_of(range.start - start)..index_of(range.end - start)];
-            match source {
-                Source::Zero => part.fill(0),
-                Source::Log(file, from) => read_log(&file, from, part).map_err(|error| {
-                    Error::Log(format!("the log of unflushed writes can't be read: {error}"))
-                })?,
-                Source::Below => {}
-            }
+            take(source, part)?;
         }
         bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
         // It is kept, and counted by its length.
@@ -262,4 +298,16 @@ impl StoreDevice {
             log::warn!("{}: {left} of {count} old objects could not be deleted", self.name);
         }
     }
+}
+
+/// Fills a part from where its bytes are; what lies below stays as it is.
+pub(super) fn take(source: Source, part: &mut [u8]) -> Result<()> {
+    match source {
+        Source::Zero => part.fill(0),
+        Source::Log(file, from) => read_log(&file, from, part)
+            .map_err(|error| Error::Log(format!("the log of unflushed writes can't be read: {error}")))?,
+        Source::Memory(bytes) => part.copy_from_slice(&bytes),
+        Source::Below => {}
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::fault_store::{Fate, FaultStore};
 use crate::setup::{bucket, impatient, made, objects, opened, stored};
 use hectare_device::Device;
-use hectare_store::{Options, sweep};
+use hectare_store::{Options, summary, sweep};
 use hectare_units::Bytes;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
@@ -13,32 +13,59 @@ use std::time::Duration;
 
 const LEN: usize = 200_000;
 
-/// The states of a small life: after the opening, and after each flush.
-fn states() -> Vec<Vec<u8>> {
+/// Gives a range of a volume's bytes a value.
+type Fill<'a> = &'a mut dyn FnMut(std::ops::Range<usize>, u8);
+
+/// What is done to a volume: N turns, each with changes and a flush.
+#[derive(Clone, Copy)]
+struct Life {
+    turns: u8,
+    /// How many patches there are in the end.
+    patches: usize,
+    /// The changes of a turn: bytes that a range gets.
+    apply: fn(u8, Fill<'_>),
+}
+
+/// Writes, also to parts of chunks, and zeros: chunks are put.
+const LARGE: Life = Life {
+    turns: 4,
+    patches: 0,
+    apply: |turn, fill| {
+        let at = usize::from(turn) * 20_000;
+        fill(at..at + 50_000, turn + 1);
+        fill(150_000 + usize::from(turn)..150_010, turn + 101);
+        fill(at..at + 17_000, 0);
+    },
+};
+
+/// Small changes, some of the same bytes again: patches are put, merged, and become chunks.
+const SMALL: Life = Life {
+    turns: 13,
+    patches: 1,
+    apply: |turn, fill| {
+        let at = usize::from(turn) * 9000;
+        fill(at..at + 300, turn + 1);
+        fill(150_000 + usize::from(turn)..150_040, turn + 101);
+        fill(at + 100..at + 150, 0);
+    },
+};
+
+/// The states of a life: after the opening, and after each flush.
+fn states(life: Life) -> Vec<Vec<u8>> {
     let mut state = vec![0; LEN];
     let mut states = vec![state.clone()];
-    for turn in 0..TURNS {
-        apply(turn, |range, byte| state[range].fill(byte));
+    for turn in 0..life.turns {
+        (life.apply)(turn, &mut |range, byte| state[range].fill(byte));
         states.push(state.clone());
     }
     states
 }
 
-const TURNS: u8 = 4;
-
-/// What is done before the flush of a turn: writes, also to parts of chunks, and zeros.
-fn apply(turn: u8, mut fill: impl FnMut(std::ops::Range<usize>, u8)) {
-    let at = usize::from(turn) * 20_000;
-    fill(at..at + 50_000, turn + 1);
-    fill(150_000 + usize::from(turn)..150_010, turn + 101);
-    fill(at..at + 17_000, 0);
-}
-
 /// Writes and flushes until something fails; returns how many flushes succeeded.
-fn live(device: &dyn Device) -> usize {
-    for turn in 0..TURNS {
+fn live(device: &dyn Device, life: Life) -> usize {
+    for turn in 0..life.turns {
         let mut failed = false;
-        apply(turn, |range, byte| {
+        (life.apply)(turn, &mut |range, byte| {
             let (at, len) = (Bytes::of(range.start), range.len());
             let done = match byte {
                 0 => device.zero(at, Bytes::of(len)),
@@ -50,12 +77,24 @@ fn live(device: &dyn Device) -> usize {
             return usize::from(turn);
         }
     }
-    usize::from(TURNS)
+    usize::from(life.turns)
 }
 
 #[test]
 fn a_crash_at_any_request_leaves_the_old_or_the_new_state() {
-    let states = states();
+    let points = crash_everywhere(LARGE, Options::default().patches);
+    assert!(points > 50, "{points}");
+}
+
+#[test]
+fn a_crash_at_any_request_of_patches_leaves_the_old_or_the_new_state() {
+    let points = crash_everywhere(SMALL, Bytes::new(4200));
+    assert!(points > 50, "{points}");
+}
+
+/// Crashes a life before and after each of its requests; returns how often.
+fn crash_everywhere(life: Life, patches: Bytes) -> u32 {
+    let states = states(life);
     let mut points = 0;
     for fate in [Fate::Refused, Fate::Lost] {
         for crash_at in 0.. {
@@ -63,28 +102,33 @@ fn a_crash_at_any_request_leaves_the_old_or_the_new_state() {
             let faults = FaultStore::new(Arc::clone(&honest));
             let store: Arc<dyn ObjectStore> = faults.clone();
             let logs = tempfile::tempdir().unwrap();
-            let options = impatient(logs.path());
+            let options = Options { patches, ..impatient(logs.path()) };
             let device = made(&store, Bytes::of(LEN), &options);
             faults.rule(move |request| match request.number {
                 n if n < crash_at => Fate::Done,
                 n if n == crash_at => fate,
                 _ => Fate::Refused,
             });
-            let flushed = live(&device);
+            let flushed = live(&device, life);
             let over = faults.seen().len() as u64 <= crash_at;
             drop(device);
             let found = stored(&honest);
             let allowed = &states[flushed..(flushed + 2).min(states.len())];
             assert!(allowed.contains(&found), "{fate:?} at {crash_at}: {flushed} flushes");
+            if over {
+                // Eight became one, and with three more chunks.
+                let found = summary(&bucket(&honest, &options)).unwrap().patches;
+                assert_eq!(found, life.patches);
+            }
             check_the_next_writer(&honest, &options, &found, &states, flushed);
             points += 1;
             if over {
-                assert_eq!(flushed, usize::from(TURNS));
+                assert_eq!(flushed, usize::from(life.turns));
                 break;
             }
         }
     }
-    assert!(points > 50, "{points}");
+    points
 }
 
 /// Another opens it once without the log, and works on.

@@ -1,7 +1,7 @@
 //! Requests that fail, lose their answer or get none: repeated, and never done twice with another outcome.
 
 use crate::fault_store::{Fate, FaultStore};
-use crate::setup::{content, impatient, made, opened, options, stored};
+use crate::setup::{content, impatient, made, opened, options, stored, whole};
 use hectare_device::Device;
 use hectare_store::Options;
 use hectare_units::Bytes;
@@ -94,7 +94,7 @@ fn a_store_that_stays_away_fails_the_flush_and_everything_after_without_secrets(
 fn objects_that_can_not_be_deleted_are_garbage_that_is_found() {
     let (faults, store) = stores();
     let logs = tempfile::tempdir().unwrap();
-    let options = options(logs.path());
+    let options = whole(logs.path());
     let device = made(&store, Bytes::mib(1), &options);
     faults.rule(|request| if request.kind == "delete" { Fate::Refused } else { Fate::Done });
     for turn in 0..3 {

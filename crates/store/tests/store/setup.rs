@@ -23,6 +23,11 @@ pub(crate) fn options(logs: &std::path::Path) -> Options {
     }
 }
 
+/// Likewise, without patches: each flush puts whole chunks.
+pub(crate) fn whole(logs: &std::path::Path) -> Options {
+    Options { patches: Bytes::ZERO, ..options(logs) }
+}
+
 /// Likewise, without patience: the first request that fails is the last.
 pub(crate) fn impatient(logs: &std::path::Path) -> Options {
     Options { patience: Duration::ZERO, parallel: 1, ..options(logs) }

@@ -1,6 +1,6 @@
 //! Volumes on stores that are at hand: in memory and in a directory.
 
-use crate::setup::{CHUNK, bucket, content, made, objects, opened, options, stored};
+use crate::setup::{CHUNK, bucket, content, made, objects, opened, options, stored, whole};
 use hectare_device::{Device, Reason};
 use hectare_store::{DirectoryStore, Options, create, summary};
 use hectare_units::Bytes;
@@ -28,7 +28,7 @@ fn a_store_in_a_directory_serves() {
 fn zeros_have_no_objects_and_old_objects_are_deleted() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let logs = tempfile::tempdir().unwrap();
-    let device = made(&store, Bytes::gib(1 << 16), &options(logs.path()));
+    let device = made(&store, Bytes::gib(1 << 16), &whole(logs.path()));
     assert!(device.is_zeroed());
     device.discard(Bytes::ZERO, device.len()).unwrap();
     device.flush().unwrap();
@@ -91,7 +91,7 @@ fn a_volume_grows_and_shrinks_without_old_bytes_coming_back() {
 fn a_reader_sees_what_was_flushed_and_notices_when_it_is_gone() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let logs = tempfile::tempdir().unwrap();
-    let device = made(&store, Bytes::mib(1), &options(logs.path()));
+    let device = made(&store, Bytes::mib(1), &whole(logs.path()));
     device.write_at(Bytes::ZERO, b"one").unwrap();
     assert!(stored(&store).iter().all(|byte| *byte == 0));
     device.flush().unwrap();
@@ -109,10 +109,16 @@ fn a_reader_sees_what_was_flushed_and_notices_when_it_is_gone() {
 fn damage_of_any_object_is_reported_and_never_read() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let logs = tempfile::tempdir().unwrap();
-    let device = made(&store, Bytes::mib(1), &options(logs.path()));
+    let device = made(&store, Bytes::mib(1), &whole(logs.path()));
     device.write_at(Bytes::new(3), &[9; 5000]).unwrap();
     device.flush().unwrap();
     drop(device);
+    // And a patch.
+    let device = opened(&store, &options(logs.path())).unwrap();
+    device.write_at(Bytes::new(3), &[9]).unwrap();
+    device.flush().unwrap();
+    drop(device);
+    assert_eq!(objects(&store).len(), 3);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for name in objects(&store).into_iter().chain([format!("{}/manifest", crate::setup::PREFIX)]) {
         use object_store::ObjectStoreExt;
@@ -157,19 +163,22 @@ fn opening_and_flushing_take_the_requests_that_are_documented() {
     faults.rule(|_| Fate::Done);
     let device = opened(&store, &options).unwrap();
     assert_eq!(seen("opening"), ("opening".to_owned(), [3, 0, 4, 1, 0]));
+    device.write_at(Bytes::new(5), &[1; 9000]).unwrap();
+    device.flush().unwrap();
+    assert_eq!(seen("chunks"), ("chunks".to_owned(), [2, 2, 1, 0, 1]));
+    device.write_at(Bytes::new(5), &[2; 9000]).unwrap();
+    device.write_at(CHUNK, &[2; 9000]).unwrap();
+    device.flush().unwrap();
+    assert_eq!(seen("in memory"), ("in memory".to_owned(), [1, 3, 1, 0, 1]));
     device.write_at(Bytes::new(5), b"part of a chunk").unwrap();
     device.flush().unwrap();
-    assert_eq!(seen("a flush"), ("a flush".to_owned(), [2, 2, 1, 0, 1]));
-    device.write_at(Bytes::new(5), b"again, with chunk and table in memory").unwrap();
-    device.write_at(CHUNK, b"and another").unwrap();
-    device.flush().unwrap();
-    assert_eq!(seen("another"), ("another".to_owned(), [1, 3, 1, 0, 1]));
+    assert_eq!(seen("a patch"), ("a patch".to_owned(), [0, 1, 1, 0, 0]));
     device.flush().unwrap();
     assert_eq!(seen("nothing"), ("nothing".to_owned(), [0; 5]));
     drop(device);
     assert_eq!(seen("closing"), ("closing".to_owned(), [0, 0, 1, 0, 0]));
     drop(opened(&store, &Options::default()).unwrap());
-    assert_eq!(seen("reading"), ("reading".to_owned(), [1, 0, 0, 0, 0]));
+    assert_eq!(seen("reading"), ("reading".to_owned(), [2, 0, 0, 0, 0]));
 }
 
 #[test]

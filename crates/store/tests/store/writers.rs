@@ -33,7 +33,7 @@ fn a_writer_that_wakes_up_behind_its_lease_changes_nothing() {
     faults.rule(|request| if request.name.ends_with("lock") { Fate::Refused } else { Fate::Done });
     std::thread::sleep(SHORT * 2);
     let elsewhere = tempfile::tempdir().unwrap();
-    let other = Options { log: Some(elsewhere.path().to_owned()), ..options };
+    let other = Options { log: Some(elsewhere.path().to_owned()), ..options.clone() };
     let error = opened(&honest, &other).err().unwrap().to_string();
     assert!(error.contains("process") && error.contains("--takeover"), "{error}");
     let second = opened(&honest, &Options { takeover: true, ..other.clone() }).unwrap();
@@ -50,7 +50,7 @@ fn a_writer_that_wakes_up_behind_its_lease_changes_nothing() {
     second.flush().unwrap();
     drop(second);
     let swept = hectare_store::sweep(&crate::setup::bucket(&honest, &other), &other, false).unwrap();
-    assert_eq!((swept.used, swept.left), (2, 0), "{swept:?}");
+    assert_eq!((swept.used, swept.left), (3, 0), "{swept:?}");
     assert_eq!(&stored(&honest)[..12], b"First second");
     // Its log lies on a content that is gone.
     let third = opened(&honest, &Options { log: Some(logs.path().to_owned()), ..options }).unwrap();

@@ -2,7 +2,9 @@
 
 use crate::support::{Base, change, changes};
 use hectare_device::{Device, FileOptions};
-use hectare_oracle::{KernelMount, Skip, assert_clean, assert_same, e2fsck, mke2fs, scratch, skip, walk};
+use hectare_oracle::{
+    KernelMount, Skip, assert_clean, assert_same, debugfs_write, e2fsck, mke2fs, scratch, skip, walk,
+};
 use hectare_units::Bytes;
 use std::fs;
 use std::os::unix::fs::chown;
@@ -86,6 +88,23 @@ fn quotas_count_what_a_change_takes() {
             skip!("quotas_count_what_a_change_takes", reason);
         }
     }
+}
+
+/// The journal that tune2fs gives to a mounted volume is a file with a name, and root's.
+#[test]
+fn quotas_count_a_journal_with_a_name() {
+    let image = scratch::fresh("visible");
+    let make = || {
+        mke2fs(&["-t", "ext3", "-b", "1024"], &image, "16M")?;
+        let visible = ["write /dev/null .journal", "copy_inode <8> <12>", "clri <8>", "ssv journal_inum 12"];
+        debugfs_write(&image, &visible)
+    };
+    if let Err(reason) = make() {
+        skip!("quotas_count_a_journal_with_a_name", reason);
+    }
+    change(&image, &changes(&[("-O", "quota")])).unwrap();
+    assert_clean(&image).unwrap();
+    fs::remove_file(image).unwrap();
 }
 
 /// A volume that has grown by meta groups: behind the superblocks in those lie files.

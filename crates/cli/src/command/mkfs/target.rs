@@ -1,7 +1,7 @@
 //! The target of a new volume: a new file, or an existing file or device.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, is_there, whole_device, with_topology};
+use crate::image_device::{Hold, is_there, refuse_living, whole_device, with_topology};
 use crate::new_disk::{Kind, NewDisk};
 use crate::partition_args::Part;
 use crate::remote;
@@ -26,7 +26,7 @@ enum Target {
 
 impl Goal {
     /// Opens the existing target, unless it has content and `force` is not given; or creates a file of
-    /// `size`.
+    /// `size`. A volume that another host has in use (MMP) is refused whatever is given.
     pub(in crate::command) fn open(
         path: &Path,
         part: Part,
@@ -40,7 +40,9 @@ impl Goal {
         let (whole, topology) = with_topology(path, part, Hold::Everybody)?;
         let topology = of_part(topology, part);
         let mut device = part.of(whole)?;
-        if !force {
+        if force {
+            refuse_living(path, shown, &*device)?;
+        } else {
             refuse_occupied(&*device).map_err(|error| super::failed(shown, &error))?;
         }
         match size.filter(|size| *size > device.len()) {

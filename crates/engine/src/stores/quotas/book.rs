@@ -1,12 +1,12 @@
 //! The book of one kind: the accounts of its ids, and where they lie in its file.
 
 use super::account::{Account, Amount};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::stores::block_cache::{BlockCache, Kind as BlockKind};
-use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::error::Place;
 use hectare_ext4::extent::Extent;
-use hectare_ext4::quota::{BLOCK_BYTES, BlockIndex, Info, Kind, Record, Slot};
-use hectare_units::{BlockNr, BlockSize, InodeNr, LogicalBlock, low32, u64_of, usize_of};
+use hectare_ext4::quota::{BLOCK_BYTES, BlockIndex, Info, Kind, Record, Slot, hole};
+use hectare_units::{BlockNr, BlockSize, InodeNr, low32, u64_of};
 use std::collections::{HashMap, HashSet};
 
 /// Where the blocks of a quota file lie: its extents, in order.
@@ -16,11 +16,9 @@ pub(crate) struct Pieces(pub(crate) Vec<Extent>);
 impl Pieces {
     /// The block of the volume that holds a block of the tree, and where it begins in it; `None` in a hole.
     pub(crate) fn locate(&self, at: BlockIndex, size: BlockSize) -> Option<(BlockNr, usize)> {
-        let byte = u64::from(at.get()) * u64_of(BLOCK_BYTES);
-        let block = LogicalBlock::new(low32(byte >> size.shift()));
+        let (block, start) = at.in_file(size);
         let piece = self.0.partition_point(|piece| piece.logical <= block).checked_sub(1)?;
-        let physical = self.0[piece].block_of(block)?;
-        Some((physical, hectare_units::index_of(byte & (size.bytes().get() - 1))))
+        Some((self.0[piece].block_of(block)?, start))
     }
 }
 
@@ -207,30 +205,4 @@ impl Book {
         blocks.render(&block, |bytes| change(&mut bytes[start..start + BLOCK_BYTES]));
         Ok(())
     }
-}
-
-/// The error of a block of the tree that is not there.
-pub(crate) fn hole(kind: Kind, inode: InodeNr, at: BlockIndex) -> Error {
-    let reason = format!("block {} of its tree is a hole", at.get());
-    Corrupt::new(kind.structure(), Place::Inode(inode), reason).into()
-}
-
-/// The length of a quota file in blocks of its tree.
-pub(crate) fn tree_blocks(bytes: u64) -> u32 {
-    u32::try_from(bytes / u64_of(BLOCK_BYTES)).unwrap_or(u32::MAX)
-}
-
-/// Blocks of the tree in a block of the volume.
-fn per_block(size: BlockSize) -> u32 {
-    low32(size.bytes().get() / u64_of(BLOCK_BYTES))
-}
-
-/// The volume's block that holds a block of the tree.
-pub(crate) fn file_block(at: BlockIndex, size: BlockSize) -> LogicalBlock {
-    LogicalBlock::new(at.get() / per_block(size))
-}
-
-/// Where a block of the tree begins in its block of the volume.
-pub(crate) fn start_of(at: BlockIndex, size: BlockSize) -> usize {
-    usize_of(at.get() % per_block(size)) * BLOCK_BYTES
 }
