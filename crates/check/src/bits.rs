@@ -70,6 +70,20 @@ impl Page {
         }
     }
 
+    /// The first set bit from `at` on.
+    fn first_from(&self, at: u16) -> Option<u16> {
+        match self {
+            Self::Run(start, end) => Some(at.max(*start)).filter(|bit| bit < end),
+            Self::Bytes(bytes) => {
+                let of_first = bytes[usize::from(at / 8)] & 0xff << (at % 8);
+                let later = bytes.iter().copied().skip(usize::from(at / 8) + 1);
+                let mut all = (at / 8..).zip(std::iter::once(of_first).chain(later));
+                let (byte, bits) = all.find(|(_, bits)| *bits != 0)?;
+                Some(8 * byte + hectare_units::low16(u64::from(bits.trailing_zeros())))
+            }
+        }
+    }
+
     /// Copies the bytes from `within` on into `found`, which is all zeros.
     fn copy(&self, within: usize, found: &mut [u8]) {
         match self {
@@ -127,6 +141,18 @@ impl Bits {
             Some(Page::Bytes(bytes)) => bytes[index_of(within / 8)] >> (within % 8) & 1 == 1,
             None => false,
         }
+    }
+
+    /// The first set bit from `at` on.
+    #[must_use]
+    pub fn first_from(&self, at: u64) -> Option<u64> {
+        let first = index_of(at / PAGE_BITS);
+        let pages = (first..).zip(self.pages.get(first..)?);
+        pages.filter_map(|(index, page)| {
+            let start = u64_of(index) * PAGE_BITS;
+            let within = hectare_units::low16(at.saturating_sub(start));
+            page.first_from(within).map(|bit| start + u64::from(bit))
+        }).next()
     }
 
     /// Sets the bits of another bitmap of the same length; false if one was set in both.
@@ -261,6 +287,23 @@ mod tests {
             let from = PAGE_BITS - 64 + 8 * below(16);
             let (first, len) = (index_of(from / 8), 1 + below(64));
             assert_eq!(bits.slice(from, len), model[first..first + index_of(len.div_ceil(8))]);
+        }
+    }
+
+    #[test]
+    fn set_bits_are_found_in_order() {
+        for bits in [&[5, 6, 7][..], &[0, 40_000, 100_000, PAGE_BITS - 1, PAGE_BITS, 3 * PAGE_BITS + 9]] {
+            let mut sorted = bits.to_vec();
+            sorted.sort_unstable();
+            let mut map = Bits::new(4 * PAGE_BITS).unwrap();
+            bits.iter().for_each(|bit| assert_eq!(map.claim(*bit..*bit + 1), None));
+            let (mut found, mut next) = (Vec::new(), 0);
+            while let Some(bit) = map.first_from(next) {
+                found.push(bit);
+                next = bit + 1;
+            }
+            assert_eq!(found, sorted);
+            assert_eq!(map.first_from(8 * PAGE_BITS), None);
         }
     }
 

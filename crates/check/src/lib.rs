@@ -54,7 +54,7 @@ pub use bits::{Bits, count_ones};
 pub use hectare_ext4::error::Place;
 pub use raw_inode::RawInode;
 pub use records::{Record, records};
-pub use report::{Counts, Error, Options, Problem, Report, What};
+pub use report::{Counts, Digest, Error, Options, Problem, Report, What};
 pub use symlink::encrypted_len;
 
 use hectare_device::Device;

@@ -1,11 +1,12 @@
 //! The directory tree, and the link count of each inode.
 
 use crate::context::Scan;
-use crate::report::What;
+use crate::report::{Problem, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::Kind;
 use hectare_units::{InodeNr, usize_of};
+use std::borrow::Cow;
 
 /// The most links a directory counts; with more it counts 1 (`dir_nlink`).
 const LINKS_MAX: u32 = 65_000;
@@ -13,23 +14,24 @@ const LINKS_MAX: u32 = 65_000;
 impl Scan<'_> {
     /// Checks that every directory has a parent, names it, and hangs below the root.
     pub(crate) fn check_tree(&mut self) {
-        let mut wrong = Vec::new();
-        for directory in &self.directories {
+        let problems_max = self.volume.options.problems_max;
+        let Self { report, inodes, orphans, directories, .. } = self;
+        let mut wrong = |nr, reason: Cow<'static, str>| {
+            report.tell(Problem { what: What::Tree, place: Place::Inode(nr), reason }, problems_max);
+        };
+        for directory in &*directories {
             let (nr, parent, dot_dot) = (directory.nr, directory.parent(), directory.dot_dot());
-            let unlinked = || self.inodes.get(nr.get()).is_some_and(|info| info.links == 0);
-            let orphan = self.orphans.contains(nr) && unlinked();
+            let unlinked = || inodes.get(nr.get()).is_some_and(|info| info.links == 0);
+            let orphan = orphans.contains(nr) && unlinked();
             let expected = if nr == InodeNr::ROOT { nr.get() } else { parent };
             if expected == 0 && !orphan {
-                wrong.push((nr, "no directory leads to it".to_owned()));
+                wrong(nr, "no directory leads to it".into());
             } else if dot_dot != expected && !orphan {
-                wrong.push((nr, format!("its .. leads to inode {dot_dot}, its parent is {expected}")));
+                wrong(nr, format!("its .. leads to inode {dot_dot}, its parent is {expected}").into());
             }
         }
         for nr in self.circles() {
-            wrong.push((nr, "it lies below itself".to_owned()));
-        }
-        for (nr, reason) in wrong {
-            self.tell(What::Tree, Place::Inode(nr), reason);
+            self.tell(What::Tree, Place::Inode(nr), "it lies below itself");
         }
     }
 
@@ -63,26 +65,27 @@ impl Scan<'_> {
     /// Compares the links of every inode with the names that lead to it.
     pub(crate) fn check_links(&mut self) {
         let many = self.volume.sb.features().ro_compat.contains(RoCompat::DIR_NLINK);
-        let mut wrong = Vec::new();
-        for (nr, info) in self.inodes.not_simply_named() {
+        let problems_max = self.volume.options.problems_max;
+        let Self { report, inodes, orphans, .. } = self;
+        // There may be as many as inodes: none is kept here.
+        let mut wrong = |nr, reason: Cow<'static, str>| {
+            report.tell(Problem { what: What::LinkCount, place: Place::Inode(nr), reason }, problems_max);
+        };
+        for (nr, info) in inodes.not_simply_named() {
             if info.nameless {
                 continue;
             }
-            let refs = self.inodes.names(nr, &info);
+            let refs = inodes.names(nr, &info);
             let nr = InodeNr::new(nr);
             let is_directory = info.kind == Some(Kind::Directory);
             let links = u32::from(info.links);
             let uncounted = is_directory && many && links == 1 && refs > LINKS_MAX;
-            let forgotten =
-                self.orphans.contains(nr) && links == 0 && (refs == 0 || is_directory && refs == 1);
+            let forgotten = orphans.contains(nr) && links == 0 && (refs == 0 || is_directory && refs == 1);
             if links != refs && !uncounted && !forgotten {
-                wrong.push((nr, format!("it counts {links} links, {refs} names lead to it")));
+                wrong(nr, format!("it counts {links} links, {refs} names lead to it").into());
             } else if refs == 0 && !forgotten {
-                wrong.push((nr, "no name leads to it".to_owned()));
+                wrong(nr, "no name leads to it".into());
             }
-        }
-        for (nr, reason) in wrong {
-            self.tell(What::LinkCount, Place::Inode(nr), reason);
         }
     }
 }

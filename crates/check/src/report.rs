@@ -3,6 +3,7 @@
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
 use hectare_units::{OutOfMemory, u64_of};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -81,6 +82,28 @@ pub enum What {
 }
 
 impl What {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 18] = [
+        Self::Superblock,
+        Self::GroupDescriptor,
+        Self::Inode,
+        Self::Map,
+        Self::SharedBlock,
+        Self::Attributes,
+        Self::Directory,
+        Self::Index,
+        Self::Tree,
+        Self::LinkCount,
+        Self::BlockBitmap,
+        Self::InodeBitmap,
+        Self::Counts,
+        Self::Orphans,
+        Self::Journal,
+        Self::ResizeInode,
+        Self::MountProtection,
+        Self::Quota,
+    ];
+
     /// Its name in a message.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -170,6 +193,27 @@ pub struct Counts {
     pub clusters_used: u64,
 }
 
+/// What was found in short: of all problems, those not kept included.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Digest {
+    /// What has problems, in the order of the first of each.
+    pub subjects: Vec<What>,
+    /// Inodes of directories with a broken block, record or index.
+    pub directories: BTreeSet<u32>,
+}
+
+impl Digest {
+    fn note(&mut self, what: What, place: Place) {
+        if !self.subjects.contains(&what) {
+            self.subjects.push(what);
+        }
+        let (Place::Inode(nr) | Place::FileBlock(nr, _)) = place else { return };
+        if matches!(what, What::Directory | What::Index) {
+            self.directories.insert(nr.get());
+        }
+    }
+}
+
 /// What a check has found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
@@ -177,6 +221,8 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// How many problems there are, those not kept included.
     pub problem_count: u64,
+    /// All of them in short.
+    pub digest: Digest,
     /// What differs from the ideal but is put right silently whenever the volume is opened for writing, such
     /// as the superblock's summary of what is free.
     pub notes: Vec<Problem>,
@@ -196,6 +242,7 @@ impl Report {
     /// Adds a problem; keeps at most `max`.
     pub(crate) fn tell(&mut self, problem: Problem, max: usize) {
         self.problem_count = self.problem_count.saturating_add(1);
+        self.digest.note(problem.what, problem.place);
         if self.problems.len() < max {
             self.problems.push(problem);
         }

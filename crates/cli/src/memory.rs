@@ -6,11 +6,15 @@
 //! Any other refusal makes the standard library print its own message on standard error, and abort; an abort
 //! under a limit ends with exit code 1 here, as other failures do.
 //!
+//! A command that can put what it has to remember elsewhere keeps a quarter of the limit in memory, and
+//! without a limit half of what the machine has free ([`for_staging`]).
+//!
 //! What this is not: a promise that a command works within the limit.
 
 use crate::failure::{Failure, Outcome};
 use crate::size_arg::parse_size;
 use hectare_engine::OpenOptions;
+use hectare_units::Bytes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGABRT;
 use std::sync::Arc;
@@ -20,6 +24,11 @@ use std::sync::atomic::AtomicBool;
 const LEAST: u64 = 32 << 20;
 /// Each of a volume's two caches may use this part of the limit.
 const CACHE_PART: u64 = 8;
+/// What is staged may use this part of the limit, and this part of what is free where there is none.
+const STAGED_PART: u64 = 4;
+const FREE_PART: u64 = 2;
+/// What is taken to be free where the system does not say.
+const FREE_UNKNOWN: u64 = 2 << 30;
 /// Bytes per inode in the cache.
 const INODE_LEN: usize = 1024;
 
@@ -54,4 +63,40 @@ pub(crate) fn bounded(options: OpenOptions) -> OpenOptions {
     let (cache_bytes, cache_inodes) =
         (options.cache_bytes.min(part), options.cache_inodes.min(part / INODE_LEN));
     OpenOptions { cache_bytes, cache_inodes, ..options }
+}
+
+/// Memory for what a command stages and can put elsewhere.
+pub(crate) fn for_staging() -> Bytes {
+    match getrlimit(Resource::Data).current {
+        Some(limit) => Bytes::new(limit / STAGED_PART),
+        None => Bytes::new(free() / FREE_PART),
+    }
+}
+
+/// What the machine has free, or what the container that this runs in may have.
+fn free() -> u64 {
+    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
+    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse().ok());
+    available.unwrap_or(FREE_UNKNOWN).min(container.unwrap_or(u64::MAX))
+}
+
+/// What `/proc/meminfo` says that programs can have without others giving theirs up.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_is_what_the_system_says() {
+        let text = "MemTotal:       24683800 kB\nMemFree:        17898044 kB\nMemAvailable:   22345468 kB\n";
+        assert_eq!(available(text), Some(22_345_468 << 10));
+        assert_eq!(available("MemFree: 1 kB\n"), None);
+        assert!(free() > 0);
+    }
 }

@@ -45,6 +45,17 @@ impl Output {
         self.finish()
     }
 
+    /// Likewise, but writes while it goes through the value, which may be larger than memory. If that fails
+    /// on the way, the output is no JSON.
+    pub(crate) fn long_json(mut self, value: &impl Serialize) -> Outcome {
+        let mut pieces = InertPieces { out: &mut self, failure: None };
+        if let Err(error) = serde_json::to_writer_pretty(&mut pieces, value) {
+            return Err(pieces.failure.unwrap_or_else(|| Failure::of("JSON", error)));
+        }
+        self.bytes(b"\n")?;
+        self.finish()
+    }
+
     /// Flushes the output.
     pub(crate) fn finish(mut self) -> Outcome {
         self.writer.flush().map_err(failed)
@@ -57,6 +68,27 @@ fn failed(error: std::io::Error) -> Failure {
         return Failure::ReaderGone;
     }
     Failure::of("standard output", reason(&error))
+}
+
+/// Writes pieces of JSON, none of which ends inside a character.
+struct InertPieces<'a> {
+    out: &'a mut Output,
+    failure: Option<Failure>,
+}
+
+impl Write for InertPieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.out.bytes(inert(&text).as_bytes()).map_err(|failure| {
+            self.failure = Some(failure);
+            std::io::ErrorKind::Other
+        })?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// An array in JSON that is written entry by entry, as [`Output::json`] would write it as a whole.

@@ -325,7 +325,7 @@ impl Work<'_> {
     }
 
     fn value_is_sound(&self, entry: &LargeEntry) -> Result<bool, Error> {
-        let known = self.inodes.get(&entry.holder.get());
+        let known = self.inodes.get(entry.holder.get())?;
         if !known.is_some_and(|info| info.kind == Kind::File && info.holds_value) {
             return Ok(false);
         }
@@ -370,9 +370,7 @@ impl Work<'_> {
 
     /// Makes the inodes that hold values count their users; one without becomes a plain file.
     fn finish_holders(&mut self, users: &BTreeMap<u32, u64>) -> Result<(), Error> {
-        let holders: Vec<u32> =
-            self.inodes.iter().filter(|(_, info)| info.holds_value).map(|(nr, _)| *nr).collect();
-        for nr in holders {
+        for nr in self.inodes.chosen(|_, info| info.holds_value)? {
             let Some(mut slot) = self.slot(InodeNr::new(nr))? else { continue };
             let place = Place::Inode(slot.nr);
             let Some(count) = users.get(&nr).copied() else {
@@ -380,15 +378,13 @@ impl Work<'_> {
                     self.mended(What::Orphans, place, "it held the value of a deleted orphan: deleted");
                     slot.raw().i_dtime = self.options.now.into();
                     slot.raw().i_links_count = 0.into();
-                    self.inodes.remove(&nr);
+                    self.inodes.remove(nr)?;
                     self.put_slot(&mut slot)?;
                     continue;
                 }
                 self.mended(What::Attributes, place, "it held the value of no attribute: now a plain file");
                 slot.set_flag(InodeFlags::EA_INODE, false);
-                if let Some(info) = self.inodes.get_mut(&nr) {
-                    info.holds_value = false;
-                }
+                self.inodes.change(nr, |info| info.holds_value = false)?;
                 self.put_slot(&mut slot)?;
                 continue;
             };

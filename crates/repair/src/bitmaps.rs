@@ -5,7 +5,6 @@ use crate::work::Work;
 use hectare_check::{What, count_ones, own_metadata};
 use hectare_ext4::error::Place;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
-use hectare_ext4::inode::Kind;
 use hectare_units::{Blocks, GroupNr, usize_of};
 
 impl Work<'_> {
@@ -63,11 +62,17 @@ impl Work<'_> {
         let first = geometry.inode_at(nr, 0).get();
         let mut found = vec![0u8; usize_of(per_group.div_ceil(8))];
         let (mut directories, mut last) = (0, None);
-        for (number, info) in self.inodes.range(first..=first + (per_group - 1)) {
+        let mut next = first;
+        while let Some((number, info)) = self.inodes.first_from(next)? {
             let index = number - first;
-            directories += u32::from(info.kind == Kind::Directory);
+            if index >= per_group {
+                break;
+            }
+            directories += u32::from(info.is_directory());
             found[usize_of(index / 8)] |= 1 << (index % 8);
             last = Some(index);
+            let Some(after) = number.checked_add(1) else { break };
+            next = after;
         }
         let reserved = self.sb.first_inode().get() - 1;
         let tasks = self.task_numbers();

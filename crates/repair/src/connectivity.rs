@@ -2,9 +2,10 @@
 //! `lost+found`.
 
 use crate::directory_content::Stored;
+use crate::known::Info;
 use crate::report::Error;
 use crate::work::Work;
-use hectare_check::What;
+use hectare_check::{Bits, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::inode::Kind;
 use hectare_units::InodeNr;
@@ -17,15 +18,14 @@ impl Work<'_> {
     pub(crate) fn connect(&mut self) -> Result<(), Error> {
         let loops = self.cut_circles()?;
         let root = InodeNr::ROOT.get();
-        let free = |nr: &u32, info: &crate::work::Info| {
+        let free = |nr: u32, info: &Info| {
             let alone = match info.kind {
                 Kind::Directory => info.parent == 0,
                 _ => info.refs == 0,
             };
-            *nr != root && !info.hidden && !info.holds_value && (alone || loops.contains(nr))
+            nr != root && !info.hidden && !info.holds_value && (alone || loops.contains(&nr))
         };
-        let lost: Vec<u32> =
-            self.inodes.iter().filter(|(nr, info)| free(nr, info)).map(|(nr, _)| *nr).collect();
+        let lost = self.inodes.chosen(free)?;
         if lost.is_empty() {
             return Ok(());
         }
@@ -39,12 +39,13 @@ impl Work<'_> {
             while !names.insert(name.clone()) {
                 name.push(b'~');
             }
-            let Some(info) = self.inodes.get_mut(&nr) else { continue };
-            info.refs = 1;
-            let kind = info.kind;
-            if kind == Kind::Directory {
-                info.parent = home.get();
-            }
+            let Some(kind) = self.inodes.kind(nr)? else { continue };
+            self.inodes.change(nr, |info| {
+                info.refs = 1;
+                if info.is_directory() {
+                    info.parent = home.get();
+                }
+            })?;
             let shown = String::from_utf8_lossy(&name).into_owned();
             self.lost(What::Tree, Place::Inode(InodeNr::new(nr)), format!("it has no name: {folder}{shown}"));
             entries.push(Stored { name, inode: nr, file_type: self.type_code(Some(kind)), hash: None });
@@ -54,7 +55,7 @@ impl Work<'_> {
                 self.set_dot_dot(&child, home.get())?;
             }
         }
-        let parent = self.inodes.get(&home.get()).map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
+        let parent = self.inodes.get(home.get())?.map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
         self.write_directory(&mut slot, &entries, parent)
     }
 
@@ -63,11 +64,8 @@ impl Work<'_> {
         let Some(mut root) = self.slot(InodeNr::ROOT)? else { return Ok(None) };
         let mut entries = self.read_directory(&root)?.entries;
         if let Some(entry) = entries.iter().find(|entry| entry.name == LOST_FOUND) {
-            let is_directory = self
-                .inodes
-                .get(&entry.inode)
-                .is_some_and(|info| info.kind == Kind::Directory && info.parent == 2);
-            if is_directory {
+            let known = self.inodes.get(entry.inode)?;
+            if known.is_some_and(|info| info.is_directory() && info.parent == 2) {
                 return Ok(InodeNr::from_disk(entry.inode));
             }
             let number = entry.inode;
@@ -87,47 +85,43 @@ impl Work<'_> {
             file_type: self.type_code(Some(Kind::Directory)),
             hash: None,
         });
-        if let Some(info) = self.inodes.get_mut(&inode) {
-            info.refs = 1;
-        }
+        self.inodes.change(inode, |info| info.refs = 1)?;
         self.write_directory(&mut root, &entries, InodeNr::ROOT)?;
         Ok(Some(slot.nr))
     }
 
     /// Cuts every circle of directories that name each other, and gives those that were cut off.
     fn cut_circles(&mut self) -> Result<BTreeSet<u32>, Error> {
-        let parent = |work: &Self, nr: u32| {
-            work.inodes
-                .get(&nr)
-                .map(|info| info.parent)
-                .filter(|parent| *parent != 0 && nr != InodeNr::ROOT.get())
+        let parent = |work: &Self, nr: u32| -> Result<Option<u32>, Error> {
+            let parent = work.inodes.get(nr)?.map(|info| info.parent);
+            Ok(parent.filter(|parent| *parent != 0 && nr != InodeNr::ROOT.get()))
         };
-        let starts: Vec<u32> =
-            self.inodes.iter().filter(|(_, info)| info.kind == Kind::Directory).map(|(nr, _)| *nr).collect();
-        let (mut done, mut cut) = (BTreeSet::new(), BTreeSet::new());
-        for start in starts {
+        let mut done = Bits::new(u64::from(self.geometry().inodes_count()) + 1)?;
+        let (mut cut, mut next) = (BTreeSet::new(), 0);
+        while let Some((start, info)) = self.inodes.first_from(next)? {
+            next = start.saturating_add(1);
             let mut walk = BTreeSet::new();
-            let mut at = Some(start);
-            while let Some(nr) = at.filter(|nr| !done.contains(nr)) {
+            let mut at = Some(start).filter(|_| info.is_directory());
+            while let Some(nr) = at.filter(|nr| !done.contains(u64::from(*nr))) {
                 if !walk.insert(nr) {
                     cut.insert(nr);
                     break;
                 }
-                at = parent(self, nr);
+                at = parent(self, nr)?;
             }
-            done.extend(walk);
+            for nr in walk.into_iter().map(u64::from) {
+                done.claim(nr..nr + 1);
+            }
         }
         for nr in &cut {
-            let Some(above) = parent(self, *nr) else { continue };
+            let Some(above) = parent(self, *nr)? else { continue };
             self.lost(What::Tree, Place::Inode(InodeNr::new(*nr)), "it lies below itself: cut off");
             let Some(mut slot) = self.slot(InodeNr::new(above))? else { continue };
             let mut entries = self.read_directory(&slot)?.entries;
             entries.retain(|entry| entry.inode != *nr);
-            let grand = self.inodes.get(&above).map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
+            let grand = self.inodes.get(above)?.map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
             self.write_directory(&mut slot, &entries, grand)?;
-            if let Some(info) = self.inodes.get_mut(nr) {
-                info.parent = 0;
-            }
+            self.inodes.change(*nr, |info| info.parent = 0)?;
         }
         Ok(cut)
     }

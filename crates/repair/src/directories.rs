@@ -6,10 +6,11 @@
 
 use crate::directory_content::{Content, Stored};
 use crate::hashed_directory::{self, is_hashed};
+use crate::known::Info;
 use crate::maps::Map;
 use crate::report::Error;
 use crate::slot::Slot;
-use crate::work::{Info, Work};
+use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::casefold::{self, Folding};
 use hectare_ext4::dir::{self, Entry, FileType, Fill, Format, Name};
@@ -39,23 +40,32 @@ impl Work<'_> {
             self.edit_superblock(|raw| raw.s_def_hash_version = 1);
         }
         self.require_root()?;
-        let directories: Vec<InodeNr> = self
-            .inodes
-            .iter()
-            .filter(|(_, info)| info.kind == Kind::Directory && !info.hidden)
-            .map(|(nr, _)| InodeNr::new(*nr))
-            .collect();
-        self.find_parents(&directories)?;
-        for nr in directories {
+        self.find_parents()?;
+        let mut next = 0;
+        while let Some(nr) = self.next_directory(next)? {
+            next = nr.get().saturating_add(1);
             let Some(slot) = self.slot(nr)? else { continue };
             self.mend_directory(slot)?;
         }
         self.end_half_dead()
     }
 
+    /// The first directory from a number on that names may lead to.
+    fn next_directory(&self, from: u32) -> Result<Option<InodeNr>, Error> {
+        let mut next = from;
+        while let Some((nr, info)) = self.inodes.first_from(next)? {
+            if info.is_directory() && !info.hidden {
+                return Ok(Some(InodeNr::new(nr)));
+            }
+            let Some(after) = nr.checked_add(1) else { break };
+            next = after;
+        }
+        Ok(None)
+    }
+
     /// Makes a root where there is none.
     fn require_root(&mut self) -> Result<(), Error> {
-        if self.inodes.get(&InodeNr::ROOT.get()).is_some_and(|info| info.kind == Kind::Directory) {
+        if self.inodes.kind(InodeNr::ROOT.get())? == Some(Kind::Directory) {
             return Ok(());
         }
         self.lost(What::Tree, Place::Inode(InodeNr::ROOT), "there is no root directory: a new one is made");
@@ -73,55 +83,52 @@ impl Work<'_> {
         self.fresh_task(slot, permissions);
         slot.raw().i_mode = (Kind::Directory.mode_bits() | permissions).into();
         slot.raw().i_links_count = 2.into();
-        let info = Info {
-            kind: Kind::Directory,
-            hidden: false,
-            holds_value: false,
-            half: false,
-            refs: 0,
-            parent: parent.get(),
-            dot_dot: parent.get(),
-        };
-        self.inodes.insert(slot.nr.get(), info);
+        let (parent_nr, new) = (parent.get(), Info::new(Kind::Directory));
+        self.inodes.insert(slot.nr.get(), Info { parent: parent_nr, dot_dot: parent_nr, ..new })?;
         self.write_directory(slot, &[], parent)
     }
 
     /// Learns which directory names each directory.
-    fn find_parents(&mut self, directories: &[InodeNr]) -> Result<(), Error> {
-        let mut named_by: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for nr in directories {
-            let Some(slot) = self.slot(*nr)? else { continue };
+    fn find_parents(&mut self) -> Result<(), Error> {
+        // The first is kept with the directory, and only where there are more all others.
+        let mut others: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut next = 0;
+        while let Some(nr) = self.next_directory(next)? {
+            next = nr.get().saturating_add(1);
+            let Some(slot) = self.slot(nr)? else { continue };
             let content = self.read_directory(&slot)?;
             for entry in &content.entries {
-                let child = self.inodes.get(&entry.inode);
-                let is_child = child.is_some_and(|info| info.kind == Kind::Directory && !info.hidden);
-                if is_child && entry.inode != InodeNr::ROOT.get() && entry.inode != nr.get() {
-                    named_by.entry(entry.inode).or_default().push(nr.get());
+                if entry.inode == InodeNr::ROOT.get() || entry.inode == nr.get() {
+                    continue;
+                }
+                match self.inodes.get(entry.inode)?.filter(|info| info.is_directory() && !info.hidden) {
+                    Some(child) if child.parent == 0 => {
+                        self.inodes.change(entry.inode, |info| info.parent = nr.get())?;
+                    }
+                    Some(_) => others.entry(entry.inode).or_default().push(nr.get()),
+                    None => {}
                 }
             }
-            if let Some(info) = self.inodes.get_mut(&nr.get()) {
-                info.dot_dot = content.dot_dot;
-            }
+            self.inodes.change(nr.get(), |info| info.dot_dot = content.dot_dot)?;
         }
-        for (child, parents) in named_by {
-            let Some(info) = self.inodes.get_mut(&child) else { continue };
-            let believed = parents.iter().find(|parent| **parent == info.dot_dot);
-            info.parent = believed.or(parents.first()).copied().unwrap_or(0);
+        for (child, parents) in others {
+            self.inodes.change(child, |info| {
+                if info.parent != info.dot_dot && parents.contains(&info.dot_dot) {
+                    info.parent = info.dot_dot;
+                }
+            })?;
         }
-        if let Some(root) = self.inodes.get_mut(&InodeNr::ROOT.get()) {
-            root.parent = InodeNr::ROOT.get();
-        }
-        Ok(())
+        self.inodes.change(InodeNr::ROOT.get(), |root| root.parent = InodeNr::ROOT.get())
     }
 
     fn mend_directory(&mut self, mut slot: Slot) -> Result<(), Error> {
         let place = Place::Inode(slot.nr);
         let content = self.read_directory(&slot)?;
         let mut changes = Changes::default();
-        let kept = self.kept_entries(&slot, &content, &mut changes);
+        let kept = self.kept_entries(&slot, &content, &mut changes)?;
         let suspect = self.suspects.directories.contains(&slot.nr.get());
         let quiet = content.broken.is_none() && changes.lost.is_empty() && changes.mended.is_empty();
-        let parent = self.inodes.get(&slot.nr.get()).map_or(0, |info| info.parent);
+        let parent = self.inodes.get(slot.nr.get())?.map_or(0, |info| info.parent);
         if quiet && !suspect {
             if parent != 0 && content.dot_dot != parent {
                 self.set_dot_dot(&slot, parent)?;
@@ -144,7 +151,12 @@ impl Work<'_> {
     }
 
     /// The entries that stay; counts them as names of what they lead to.
-    fn kept_entries(&mut self, slot: &Slot, content: &Content, changes: &mut Changes) -> Vec<Stored> {
+    fn kept_entries(
+        &mut self,
+        slot: &Slot,
+        content: &Content,
+        changes: &mut Changes,
+    ) -> Result<Vec<Stored>, Error> {
         let encrypted = slot.has(InodeFlags::ENCRYPT);
         let mut seen: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
         let mut children = BTreeSet::new();
@@ -153,8 +165,12 @@ impl Work<'_> {
             let mut entry = stored.clone();
             let shown = stored.name.escape_ascii().to_string();
             let no_hash = is_hashed(slot) && entry.hash.is_none();
-            let reason = no_hash.then(|| "has no hash".to_owned());
-            if let Some(reason) = reason.or_else(|| self.why_not(slot.nr, &entry, encrypted)) {
+            let reason = if no_hash {
+                Some("has no hash".to_owned())
+            } else {
+                self.why_not(slot.nr, &entry, encrypted)?
+            };
+            if let Some(reason) = reason {
                 changes.lost.push(format!("\"{shown}\" {reason}: removed"));
                 continue;
             }
@@ -170,7 +186,7 @@ impl Work<'_> {
                 });
                 changes.mended.push(format!("\"{shown}\" is not of the encoding: replaced"));
             }
-            let kind = self.inodes.get(&entry.inode).map(|info| info.kind);
+            let kind = self.inodes.kind(entry.inode)?;
             if kind == Some(Kind::Directory) && !children.insert(entry.inode) {
                 changes
                     .lost
@@ -194,44 +210,41 @@ impl Work<'_> {
                 changes.mended.push(format!("\"{shown}\" had the type {}: now {code}", entry.file_type));
             }
             entry.file_type = code;
-            if let Some(info) = self.inodes.get_mut(&entry.inode) {
-                info.refs = info.refs.saturating_add(1);
-            }
+            self.inodes.change(entry.inode, |info| info.refs = info.refs.saturating_add(1))?;
             kept.push(entry);
         }
-        kept
+        Ok(kept)
     }
 
     /// Why an entry can't stay.
-    fn why_not(&self, own: InodeNr, entry: &Stored, encrypted: bool) -> Option<String> {
+    fn why_not(&self, own: InodeNr, entry: &Stored, encrypted: bool) -> Result<Option<String>, Error> {
         if entry.name.is_empty() || matches!(&entry.name[..], b"." | b"..") {
-            return Some("is no name".to_owned());
+            return Ok(Some("is no name".to_owned()));
         }
         if encrypted && entry.name.len() < CIPHERTEXT_MIN {
-            return Some("is too short for an encrypted name".to_owned());
+            return Ok(Some("is too short for an encrypted name".to_owned()));
         }
-        let Some(info) = self.inodes.get(&entry.inode) else {
-            return Some(format!("leads to inode {}, not in use", entry.inode));
+        let Some(info) = self.inodes.get(entry.inode)? else {
+            return Ok(Some(format!("leads to inode {}, not in use", entry.inode)));
         };
         if info.hidden || info.holds_value || entry.inode == InodeNr::ROOT.get() || entry.inode == own.get() {
-            return Some(format!("leads to inode {}", entry.inode));
+            return Ok(Some(format!("leads to inode {}", entry.inode)));
         }
         if info.kind == Kind::Directory && info.parent != own.get() {
-            return Some(format!("is a second name of directory {}", entry.inode));
+            return Ok(Some(format!("is a second name of directory {}", entry.inode)));
         }
         let can_be = matches!(info.kind, Kind::File | Kind::Directory | Kind::Symlink);
         if !encrypted || !can_be {
-            return None;
+            return Ok(None);
         }
-        let slot = self.slot(InodeNr::new(entry.inode)).ok().flatten()?;
-        let own = self.slot(own).ok().flatten()?;
+        let (slot, own) = (self.slot(InodeNr::new(entry.inode))?, self.slot(own)?);
+        let Some((slot, own)) = slot.zip(own) else { return Ok(None) };
         if !slot.has(InodeFlags::ENCRYPT) {
-            return Some(format!("leads to inode {}, not encrypted", entry.inode));
+            return Ok(Some(format!("leads to inode {}, not encrypted", entry.inode)));
         }
         let policies = self.policy(&slot).zip(self.policy(&own));
-        policies
-            .is_some_and(|(one, other)| one != other)
-            .then(|| format!("leads to inode {}, of another policy", entry.inode))
+        let differ = policies.is_some_and(|(one, other)| one != other);
+        Ok(differ.then(|| format!("leads to inode {}, of another policy", entry.inode)))
     }
 
     /// What two names have in common that can't both be there.
@@ -426,9 +439,7 @@ impl Work<'_> {
 
     /// Ends the inodes that had no links, and to which no name leads either.
     fn end_half_dead(&mut self) -> Result<(), Error> {
-        let ended: Vec<u32> =
-            self.inodes.iter().filter(|(_, info)| info.half && info.refs == 0).map(|(nr, _)| *nr).collect();
-        for nr in ended {
+        for nr in self.inodes.chosen(|_, info| info.half && info.refs == 0)? {
             if nr == InodeNr::ROOT.get() {
                 continue;
             }
@@ -437,7 +448,7 @@ impl Work<'_> {
             slot.raw().i_dtime = self.options.now.into();
             self.put_slot(&mut slot)?;
             // What it holds is found to be free in the next round.
-            self.inodes.remove(&nr);
+            self.inodes.remove(nr)?;
         }
         Ok(())
     }

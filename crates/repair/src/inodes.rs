@@ -5,10 +5,11 @@
 //! something else that was written over the table, and cleared.
 
 use crate::attributes::Found;
+use crate::known::Info;
 use crate::maps::{Map, numbers};
 use crate::report::Error;
 use crate::slot::Slot;
-use crate::work::{Info, Work};
+use crate::work::Work;
 use hectare_check::{What, records};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::raw::MAGIC;
@@ -56,8 +57,10 @@ impl Work<'_> {
             }
         }
         self.first_pass = false;
-        for nr in std::mem::take(&mut self.suspicious) {
-            if let Some(slot) = self.slot(nr)? {
+        let mut next = 0;
+        while let Some(nr) = self.suspicious.first_from(next) {
+            next = nr + 1;
+            if let Some(slot) = self.slot(InodeNr::new(low32(nr)))? {
                 self.inode(slot)?;
             }
         }
@@ -78,7 +81,7 @@ impl Work<'_> {
         let role = self.role(slot.nr);
         let place = Place::Inode(slot.nr);
         if role == Role::Task {
-            self.note_visible_journal(&slot);
+            self.note_visible_journal(&slot)?;
             return Ok(());
         }
         if role == Role::Reserved && !slot.view().is_fit_for_nothing(slot.nr, &self.sb) {
@@ -99,7 +102,8 @@ impl Work<'_> {
             return self.end_unused(slot);
         }
         if self.first_pass && self.is_suspicious(&slot)? {
-            self.suspicious.push(slot.nr);
+            let nr = u64::from(slot.nr.get());
+            self.suspicious.claim(nr..nr + 1);
             return Ok(());
         }
         if self.is_garbage(&slot) {
@@ -127,32 +131,27 @@ impl Work<'_> {
             return self.put_slot(&mut slot);
         }
         let info = Info {
-            kind,
             hidden: role == Role::Reserved,
             holds_value: slot.has(InodeFlags::EA_INODE),
             half: links == 0,
-            refs: 0,
-            parent: 0,
-            dot_dot: 0,
+            ..Info::new(kind)
         };
-        self.inodes.insert(slot.nr.get(), info);
+        self.inodes.insert(slot.nr.get(), info)?;
         self.note_checksum(&slot);
         self.put_slot(&mut slot)
     }
 
     /// The journal that tune2fs gives to a mounted volume is a file with a name, which it keeps.
-    fn note_visible_journal(&mut self, slot: &Slot) {
+    fn note_visible_journal(&mut self, slot: &Slot) -> Result<(), Error> {
         if self.is_visible_journal(slot.nr) && slot.kind() == Some(Kind::File) {
-            let kind = Kind::File;
-            let info =
-                Info { kind, hidden: false, holds_value: false, half: false, refs: 0, parent: 0, dot_dot: 0 };
-            self.inodes.insert(slot.nr.get(), info);
+            self.inodes.insert(slot.nr.get(), Info::new(Kind::File))?;
         }
+        Ok(())
     }
 
     /// Says that a checksum was wrong, where nothing else was.
     fn note_checksum(&mut self, slot: &Slot) {
-        let silent = self.mends.last().is_none_or(|mend| mend.place != Place::Inode(slot.nr));
+        let silent = self.mends.last_place() != Some(Place::Inode(slot.nr));
         if let Some(seed) = self.sb.seed().filter(|_| silent)
             && slot.view().wrong_checksum(slot.nr, seed).is_some()
         {

@@ -9,6 +9,7 @@
 //! A backup of the superblock does not say whether the log is needed: the log itself does.
 
 use crate::log_place::LogPlace;
+use crate::mends::Mends;
 use crate::report::Error;
 use crate::reserved::Task;
 use crate::slot::Slot;
@@ -48,9 +49,13 @@ impl Work<'_> {
             return Ok(());
         }
         if !needed && !self.from_backup {
+            if self.replay_forgotten_log()? {
+                return Ok(());
+            }
             return if elsewhere { self.mend_external_journal() } else { Ok(()) };
         }
-        let before = std::mem::take(&mut self.mends);
+        // What is said of the groups now is said again when they are mended.
+        let before = std::mem::replace(&mut self.mends, Mends::new(self.device.store()));
         self.read_groups()?;
         self.mends = before;
         self.mend_journal_inode()?;
@@ -68,7 +73,12 @@ impl Work<'_> {
     }
 
     /// Puts what the log holds in its place.
-    fn replay(&mut self, recovery: &Recovery, damage: Option<String>, place: &LogPlace) -> Result<(), Error> {
+    pub(crate) fn replay(
+        &mut self,
+        recovery: &Recovery,
+        damage: Option<String>,
+        place: &LogPlace,
+    ) -> Result<(), Error> {
         let mut damage = damage;
         let has_fast = !recovery.fast_commits().is_empty();
         let whole = has_fast && self.replay_whole(place);
@@ -158,7 +168,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn end_recovery(&mut self) {
+    pub(crate) fn end_recovery(&mut self) {
         let refresh = self.refresh_backups;
         self.edit_superblock(|raw| {
             let bits = raw.s_feature_incompat.get() & !Incompat::RECOVER.bits();

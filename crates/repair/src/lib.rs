@@ -1,4 +1,4 @@
-//! Mends broken volumes: what e2fsck does in its passes 0 to 5, in memory.
+//! Mends broken volumes: what e2fsck does in its passes 0 to 5, without writing before the end.
 //!
 //! [`repair`] works on an overlay and never on the device. A round goes through the volume once, subject by
 //! subject, and makes each structure sound from what is left of it; then `hectare-check` judges the overlay,
@@ -7,10 +7,11 @@
 //! file; one that was interrupted begins again from that ([`Staged::resumed`]). There is a bound on rounds;
 //! beyond it the volume stays as it was and the first problem is named.
 //!
-//! A round, in order: superblock and journal ([`superblock`], [`journal`]), group descriptors ([`groups`]),
-//! orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`], [`maps`]), blocks
-//! with two owners ([`claims`]), inodes with a task ([`reserved`]), directories ([`directories`]), the tree
-//! ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]), bitmaps and counts ([`bitmaps`]).
+//! A round, in order: superblock and journal ([`superblock`], [`journal`], [`forgotten`]), group descriptors
+//! ([`groups`]), orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`],
+//! [`maps`]), blocks with two owners ([`claims`]), inodes with a task ([`reserved`]), directories
+//! ([`directories`]), the tree ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]), bitmaps and
+//! counts ([`bitmaps`]).
 //!
 //! Rules:
 //! - *What can be kept is kept.* A broken node loses its broken entries and not the others; a block with two
@@ -22,7 +23,11 @@
 //! - Every change is a [`Mend`] that says whether it loses something.
 //!
 //! Hazards: a map is read in the same way whenever it is read, so that what was claimed is what is written.
-//! Memory holds the overlay and some bytes for each inode in use.
+//!
+//! Memory: what grows with changes (the overlay and the list of mends) and with the inodes in use (16 bytes
+//! for each) is in pages of a [`PageStore`], which spills to a file beyond a limit. In memory alone are a bit
+//! or three for each cluster, the entries of one directory, up to 60 bytes for each attribute block and some
+//! for each inode with a conflict, and what the check takes.
 //!
 //! What this is not: it reads no content of files and does not find out whether it is damaged; it does not
 //! look for inodes outside of inode tables.
@@ -33,15 +38,20 @@ mod claims;
 mod connectivity;
 mod directories;
 mod directory_content;
+mod forgotten;
 mod groups;
 mod hashed_directory;
 mod inodes;
 mod journal;
+mod known;
 mod links;
 mod log_place;
 mod maps;
+mod mends;
 mod order;
 mod orphans;
+mod overlay;
+mod pages;
 mod quotas;
 mod report;
 mod reserved;
@@ -57,11 +67,13 @@ mod undo_file;
 mod work;
 mod write_out;
 
+pub use mends::Mends;
 pub use order::Order;
+pub use overlay::Overlay;
+pub use pages::PageStore;
 pub use report::{Duplicates, Error, Mend, Options, Repaired};
 pub use staged::Staged;
 pub use undo::{UndoError, undo};
-pub use work::Overlay;
 pub use write_out::write_out;
 
 use std::sync::Arc;

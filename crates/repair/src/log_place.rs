@@ -4,9 +4,10 @@
 //! place by then, or given up.
 
 use crate::maps::Map;
+use crate::overlay::Overlay;
 use crate::report::Error;
 use crate::slot::Slot;
-use crate::work::{Overlay, Work};
+use crate::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
 use hectare_ext4::error::Place;

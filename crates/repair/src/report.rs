@@ -1,9 +1,12 @@
 //! What a repair did, as data, and why one can't be done.
 
+use crate::mends::Mends;
 use crate::order::Order;
+use crate::pages::PageStore;
 use hectare_check::{Problem, What};
 use hectare_ext4::error::{FormatError, Place};
 use std::fmt;
+use std::sync::Arc;
 
 /// How to repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,11 +54,11 @@ impl fmt::Display for Mend {
     }
 }
 
-/// A repair that is finished, in memory.
-#[derive(Clone, Debug, Default)]
+/// A repair that is finished, and not yet written.
+#[derive(Debug)]
 pub struct Repaired {
     /// What was mended, in order; nothing if the volume was sound.
-    pub mends: Vec<Mend>,
+    pub mends: Mends,
     /// How many rounds it took.
     pub rounds: u32,
     /// What could not be judged, by name.
@@ -65,10 +68,15 @@ pub struct Repaired {
 }
 
 impl Repaired {
+    /// One that found nothing yet.
+    pub(crate) fn new(store: &Arc<PageStore>) -> Self {
+        Self { mends: Mends::new(store), rounds: 0, unchecked: Vec::new(), order: Order::default() }
+    }
+
     /// Whether anything was lost or lost its name.
     #[must_use]
     pub fn loses(&self) -> bool {
-        self.mends.iter().any(|mend| mend.loses)
+        self.mends.lose()
     }
 }
 
@@ -78,6 +86,9 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] hectare_device::Error),
+    /// What the repair has to remember has no room: not in memory, nor in the file that it spills to.
+    #[error(transparent)]
+    Spill(hectare_device::Error),
     /// The check can't judge the volume.
     #[error(transparent)]
     Check(#[from] hectare_check::Error),

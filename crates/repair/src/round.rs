@@ -1,24 +1,35 @@
 //! The rounds of a repair: mend, check, and again.
 
+use crate::mends::Mends;
 use crate::order::Order;
+use crate::overlay::Overlay;
 use crate::report::{Error, Options, Repaired};
-use crate::work::{Overlay, Suspects, Work};
-use hectare_check::{Options as CheckOptions, Report};
+use crate::work::{Suspects, Work};
+use hectare_check::{Digest, Options as CheckOptions, Report};
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::superblock::SuperBlock;
 use std::sync::Arc;
 
-/// Problems that a check keeps: the ones that a round works on.
-const PROBLEMS_MAX: usize = 1 << 20;
+/// Problems that a check keeps: one to be named. A round works on what the report says of all in short.
+const PROBLEMS_MAX: usize = 1;
 
-/// Mends until the check finds nothing.
+/// Mends until the check finds nothing. What comes of a store that failed is an error, whatever it led to.
 pub(crate) fn repair(
     device: &Arc<Overlay>,
     journal: Option<&Arc<Overlay>>,
     options: &Options,
 ) -> Result<Repaired, Error> {
-    let mut done = Repaired::default();
+    let repaired = mend(device, journal, options);
+    let stores = [Some(device), journal].into_iter().flatten().map(|overlay| overlay.store());
+    match stores.filter_map(|store| store.failure()).next() {
+        Some(failure) => Err(Error::Spill(failure)),
+        None => repaired,
+    }
+}
+
+fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options) -> Result<Repaired, Error> {
+    let mut done = Repaired::new(device.store());
     let mut report = match check(device, journal) {
         Ok(report) if report.is_clean() && report.notes.is_empty() => {
             done.unchecked = report.unchecked;
@@ -30,9 +41,9 @@ pub(crate) fn repair(
         Err(_) => Report::default(),
     };
     loop {
-        let mends = round(device, journal, options, &report, &mut done.order)?;
+        let mends = round(device, journal, options, std::mem::take(&mut report.digest), &mut done.order)?;
         done.rounds += 1;
-        done.mends.extend(mends);
+        done.mends.append(mends)?;
         report = check(device, journal)?;
         if report.is_clean() {
             done.unchecked = report.unchecked;
@@ -82,10 +93,10 @@ fn round(
     device: &Arc<Overlay>,
     journal: Option<&Arc<Overlay>>,
     options: &Options,
-    report: &Report,
+    digest: Digest,
     order: &mut Order,
-) -> Result<Vec<crate::Mend>, Error> {
-    let suspects = Suspects::of(report);
+) -> Result<Mends, Error> {
+    let suspects = Suspects::of(digest);
     let found = crate::superblock::find(device)?;
     refuse_unknown(&found.sb)?;
     let mut work = Work::new(device, journal.cloned(), *options, suspects, found)?;

@@ -2,12 +2,13 @@
 //! earlier repair was interrupted, what that had changed, as it was before. And likewise the device of its
 //! journal, if that is another.
 
+use crate::overlay::Overlay;
+use crate::pages::PageStore;
 use crate::report::{Error, Options, Repaired};
 use crate::undo::{UndoError, interrupted_by, names_journal};
-use crate::undo_file::{self, Content, Piece};
-use crate::work::Overlay;
+use crate::undo_file::{self, Of};
 use hectare_device::Device;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::sync::Arc;
 
 /// A device, and a repair's changes over it.
@@ -26,68 +27,88 @@ pub(crate) struct StagedJournal {
 }
 
 impl StagedJournal {
-    fn new(device: Arc<dyn Device>, before: &[Piece]) -> Result<Self, UndoError> {
-        let below = if before.is_empty() {
-            Arc::clone(&device)
-        } else {
-            let below = Overlay::new(Arc::clone(&device));
-            for piece in before {
-                below.write_at(piece.at, &piece.old)?;
-            }
-            Arc::new(below) as Arc<dyn Device>
-        };
-        Ok(Self { device, overlay: Arc::new(Overlay::new(below)) })
+    /// A journal's device with nothing between it and the changes.
+    fn new(device: Arc<dyn Device>, store: &Arc<PageStore>) -> Self {
+        let below = Arc::clone(&device);
+        Self { device, overlay: Arc::new(Overlay::within(below, Arc::clone(store))) }
+    }
+
+    /// Likewise, with `before` between.
+    fn over(device: Arc<dyn Device>, before: Overlay, store: &Arc<PageStore>) -> Self {
+        Self { device, overlay: Arc::new(Overlay::within(Arc::new(before), Arc::clone(store))) }
     }
 }
 
 impl Staged {
-    /// A device as it is, without a journal on another.
+    /// A device as it is, without a journal on another, and with what is staged in memory.
     #[must_use]
     pub fn new(device: Arc<dyn Device>) -> Self {
-        let overlay = Arc::new(Overlay::new(Arc::clone(&device)));
-        Self { device, before: None, overlay, now: None, journal: None }
+        Self::with_journal(device, None, &Arc::new(PageStore::in_memory()))
     }
 
-    /// Likewise, with the device that its journal lies on.
+    /// Likewise, with the device that its journal lies on, and with what is staged in `store`.
     #[must_use]
-    pub fn with_journal(device: Arc<dyn Device>, journal: Option<Arc<dyn Device>>) -> Self {
-        let journal = journal
-            .map(|device| StagedJournal { overlay: Arc::new(Overlay::new(Arc::clone(&device))), device });
-        Self { journal, ..Self::new(device) }
+    pub fn with_journal(
+        device: Arc<dyn Device>,
+        journal: Option<Arc<dyn Device>>,
+        store: &Arc<PageStore>,
+    ) -> Self {
+        let overlay = Arc::new(Overlay::within(Arc::clone(&device), Arc::clone(store)));
+        let journal = journal.map(|device| StagedJournal::new(device, store));
+        Self { device, before: None, overlay, now: None, journal }
     }
 
     /// A device, and that of its journal if it is another, as they were before a repair that was interrupted,
-    /// if the undo file is of such a repair of them.
+    /// if the undo file is of such a repair of them; with what is staged in `store`.
     ///
     /// # Errors
-    /// If a device fails; if the file can't be read or is none; if it is of a journal that is not given.
-    pub fn resumed(
+    /// If a device or the store fails; if the file can't be read or is none; if it is of a journal that is
+    /// not given.
+    pub fn resumed<F: Read + Seek>(
         device: Arc<dyn Device>,
         journal: Option<Arc<dyn Device>>,
-        file: &mut dyn Read,
+        file: &mut F,
+        store: &Arc<PageStore>,
     ) -> Result<Option<Self>, UndoError> {
-        let Content { header, pieces, journal: of_journal } = undo_file::read(file)?;
-        if !interrupted_by(&*device, &header, &pieces)? {
+        let (header, old) = undo_file::head(file)?;
+        undo_file::scan(file, |_, _| Ok(()))?;
+        if !interrupted_by(&*device, &header, old.as_ref())? {
             return Ok(None);
         }
-        if journal.is_none() && !of_journal.is_empty() {
+        if journal.is_none() && header.with_journal {
             return Err(UndoError::NeedsJournal);
         }
         if let Some(journal) = journal.as_ref().filter(|journal| !names_journal(&*device, &***journal)) {
             return Err(UndoError::ForeignJournal(journal.name().to_owned()));
         }
-        let journal = journal.map(|device| StagedJournal::new(device, &of_journal)).transpose()?;
-        let before = Overlay::new(Arc::clone(&device));
+        let under = |device: &Arc<dyn Device>| Overlay::within(Arc::clone(device), Arc::clone(store));
+        let (before, of_journal) = (under(&device), journal.as_ref().map(under));
         if before.len() < header.after {
             before.resize(header.after)?;
         }
-        for piece in &pieces {
-            before.write_at(piece.at, &piece.old)?;
-        }
+        undo_file::scan(file, |of, piece| match (of, &of_journal) {
+            (Of::Volume, _) => Ok(before.write_at(piece.at, &piece.old)?),
+            (Of::Journal, Some(journal)) => Ok(journal.write_at(piece.at, &piece.old)?),
+            (Of::Journal, None) => Err(UndoError::NeedsJournal),
+        })?;
         before.resize(header.before)?;
         let before = Arc::new(before);
-        let overlay = Arc::new(Overlay::new(Arc::clone(&before) as Arc<dyn Device>));
-        Ok(Some(Self { device, before: Some(before), overlay, now: Some(header.now), journal }))
+        let overlay = Overlay::within(Arc::clone(&before) as Arc<dyn Device>, Arc::clone(store));
+        let journal =
+            journal.zip(of_journal).map(|(device, before)| StagedJournal::over(device, before, store));
+        let (overlay, now) = (Arc::new(overlay), Some(header.now));
+        Ok(Some(Self { device, before: Some(before), overlay, now, journal }))
+    }
+
+    /// Makes what was staged independent of free space: what is not in memory for good is durable in the file
+    /// that it spills to. [`crate::write_out`] begins with it.
+    ///
+    /// # Errors
+    /// [`UndoError::Spill`] if the storage of that file is full or fails.
+    pub fn settle(&self) -> Result<(), UndoError> {
+        let store = self.overlay.store();
+        let settled = store.settle().map_err(UndoError::Spill);
+        store.failure().map_or(settled, |failure| Err(UndoError::Spill(failure)))
     }
 
     /// The device below everything.
@@ -118,7 +139,7 @@ impl Staged {
         self.journal.as_ref()
     }
 
-    /// Repairs the volume, in memory.
+    /// Repairs the volume, without writing to it.
     ///
     /// # Errors
     /// As [`crate::repair`] and [`crate::repair_with_journal`].

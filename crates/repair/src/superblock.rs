@@ -5,8 +5,9 @@
 //! size; each size is tried. Only where no group's start holds one is the device searched.
 
 use crate::journal::JOURNAL;
+use crate::overlay::Overlay;
 use crate::report::{Error, Mend};
-use crate::work::{Overlay, Work};
+use crate::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
 use hectare_ext4::error::{Corrupt, FormatError, Place};

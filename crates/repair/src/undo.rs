@@ -6,7 +6,7 @@
 //!
 //! Taking back marks the superblock first as well, and writes the old one last.
 
-use crate::undo_file::{self, Content, Halves, Header, Piece};
+use crate::undo_file::{self, Halves, Header, Of, Piece};
 use hectare_device::{Device, Span};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::feature::Incompat;
@@ -15,7 +15,7 @@ use hectare_ext4::mmp::RawMmp;
 use hectare_ext4::superblock::{SIZE, STATE_ERROR, SuperBlock};
 use hectare_journal::recovery::external_uuid;
 use hectare_units::{BlockNr, Bytes, GroupNr, index_of, u64_of};
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::ops::Range;
 
 /// Why writing out, or taking back, failed.
@@ -24,6 +24,9 @@ pub enum UndoError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] hectare_device::Error),
+    /// What is staged has no room in the file that it spills to. Nothing was written then.
+    #[error(transparent)]
+    Spill(hectare_device::Error),
     /// The undo file can't be read or written.
     #[error("undo file: {0}")]
     File(#[from] std::io::Error),
@@ -52,38 +55,44 @@ pub enum UndoError {
 /// # Errors
 /// [`UndoError::Foreign`], [`UndoError::NeedsJournal`] and [`UndoError::Broken`] before anything is written;
 /// else if a device fails.
-pub fn undo(
+pub fn undo<F: Read + Seek>(
     device: &dyn Device,
     journal: Option<&dyn Device>,
-    file: &mut dyn Read,
+    file: &mut F,
 ) -> Result<u64, UndoError> {
-    let Content { header, pieces, journal: of_journal } = undo_file::read(file)?;
-    let journal = match (journal, &of_journal[..]) {
-        (_, []) => None,
-        (None, _) => return Err(UndoError::NeedsJournal),
-        (journal, _) => journal,
-    };
-    verify(device, journal, &header, &pieces, &of_journal)?;
-    let old = old_superblock(&pieces);
+    let (header, old) = undo_file::head(file)?;
+    let journal = journal.filter(|_| header.with_journal);
+    if journal.is_none() && header.with_journal {
+        return Err(UndoError::NeedsJournal);
+    }
+    verify(device, journal, &header, old.as_ref(), file)?;
     let mark = old.as_ref().and_then(marked).or_else(|| marked(&superblock_of(device).ok()?));
     if let Some(mark) = mark.filter(|_| old.is_some()) {
         device.write_at(SUPERBLOCK_OFFSET, &mark)?;
         device.flush()?;
     }
-    let mut count = 0;
-    for piece in &pieces {
-        let there = index_of(header.before.saturating_sub(piece.at).get().min(u64_of(piece.old.len())));
-        if there > 0 {
-            write_around_superblock(device, piece.at, &piece.old[..there])?;
+    let (mut count, mut of_volume) = (0, true);
+    undo_file::scan(file, |of, piece| match (of, journal) {
+        (Of::Volume, _) => {
+            let there = index_of(header.before.saturating_sub(piece.at).get().min(u64_of(piece.old.len())));
+            if there > 0 {
+                write_around_superblock(device, piece.at, &piece.old[..there])?;
+            }
+            count += u64_of(there);
+            Ok(())
         }
-        count += u64_of(there);
-    }
+        (Of::Journal, None) => Err(UndoError::NeedsJournal),
+        (Of::Journal, Some(journal)) => {
+            // The log is as it was only where the volume is.
+            if std::mem::take(&mut of_volume) {
+                device.flush()?;
+            }
+            count += u64_of(piece.old.len());
+            Ok(journal.write_at(piece.at, &piece.old)?)
+        }
+    })?;
     device.flush()?;
     if let Some(journal) = journal {
-        for piece in &of_journal {
-            journal.write_at(piece.at, &piece.old)?;
-            count += u64_of(piece.old.len());
-        }
         journal.flush()?;
     }
     if device.len() != header.before {
@@ -109,28 +118,31 @@ fn write_around_superblock(device: &dyn Device, at: Bytes, bytes: &[u8]) -> Resu
     }
 }
 
-/// Refuses a device that an undo file does not fit.
-fn verify(
+/// Refuses a device that an undo file does not fit, and a file that is damaged anywhere.
+fn verify<F: Read + Seek>(
     device: &dyn Device,
     journal: Option<&dyn Device>,
     header: &Header,
-    pieces: &[Piece],
-    of_journal: &[Piece],
+    old: Option<&[u8; SIZE]>,
+    file: &mut F,
 ) -> Result<(), UndoError> {
+    undo_file::scan(file, |_, _| Ok(()))?;
     if device.len() != header.after && device.len() != header.before {
         return Err(UndoError::Foreign(device.len().get()));
     }
     if let Some(journal) = journal.filter(|journal| !names_journal(device, *journal)) {
         return Err(UndoError::ForeignJournal(journal.name().to_owned()));
     }
-    if interrupted_by(device, header, pieces)? {
+    if interrupted_by(device, header, old)? {
         return Ok(());
     }
-    if let Some(journal) = journal {
-        verify_pieces(journal, of_journal)
-            .map_err(|_| UndoError::ForeignJournal(journal.name().to_owned()))?;
-    }
-    verify_pieces(device, pieces)
+    let mark = mark_of(device);
+    undo_file::scan(file, |of, piece| match (of, journal) {
+        (Of::Volume, _) => verify_piece(device, mark.as_ref(), &piece),
+        (Of::Journal, Some(journal)) => verify_piece(journal, None, &piece)
+            .map_err(|_| UndoError::ForeignJournal(journal.name().to_owned())),
+        (Of::Journal, None) => Err(UndoError::NeedsJournal),
+    })
 }
 
 /// Whether a device is the journal that the volume names.
@@ -142,24 +154,21 @@ pub(crate) fn names_journal(device: &dyn Device, journal: &dyn Device) -> bool {
     sb.zip(found).is_some_and(|(sb, found)| sb.raw().s_journal_uuid == found)
 }
 
-/// Whether each piece is as it was before the repair, or after it. The block of multiple mount protection does
-/// not count: a crash right after a repair leaves this host's mark there.
-fn verify_pieces(device: &dyn Device, pieces: &[Piece]) -> Result<(), UndoError> {
-    let mark = mark_of(device);
-    for piece in pieces {
-        let mut found = padded(device, Span::new(piece.at, Bytes::of(piece.old.len())))?;
-        let is_known = |found: &[u8]| found == piece.old || crc32c(!0, found) == piece.new_sum;
-        if is_known(&found) {
-            continue;
-        }
-        if let Some(part) = mark.as_ref().and_then(|mark| part_within(piece, mark)) {
-            found[part.clone()].copy_from_slice(&piece.old[part]);
-        }
-        if !is_known(&found) {
-            return Err(UndoError::Foreign(piece.at.get()));
-        }
+/// Refuses a device where a piece is neither as it was before the repair, nor as it was after it. The block of
+/// multiple mount protection, `mark`, does not count: a crash right after a repair leaves this host's mark there.
+fn verify_piece(device: &dyn Device, mark: Option<&Range<u64>>, piece: &Piece) -> Result<(), UndoError> {
+    let mut found = padded(device, Span::new(piece.at, Bytes::of(piece.old.len())))?;
+    let is_known = |found: &[u8]| found == piece.old || crc32c(!0, found) == piece.new_sum;
+    if is_known(&found) {
+        return Ok(());
     }
-    Ok(())
+    if let Some(part) = mark.and_then(|mark| part_within(piece, mark)) {
+        found[part.clone()].copy_from_slice(&piece.old[part]);
+    }
+    if is_known(&found) {
+        return Ok(());
+    }
+    Err(UndoError::Foreign(piece.at.get()))
 }
 
 /// Where the mark of multiple mount protection lies, if the volume has it.
@@ -178,27 +187,21 @@ fn part_within(piece: &Piece, range: &Range<u64>) -> Option<Range<usize>> {
     (!part.is_empty()).then(|| index_of(part.start)..index_of(part.end))
 }
 
-/// Whether the repair that made an undo file, or its taking back, did not come to its end on a device.
+/// Whether the repair that made an undo file, or its taking back, did not come to its end on a device. `old`
+/// is the superblock as it was.
 pub(crate) fn interrupted_by(
     device: &dyn Device,
     header: &Header,
-    pieces: &[Piece],
+    old: Option<&[u8; SIZE]>,
 ) -> Result<bool, UndoError> {
-    let Some(old) = old_superblock(pieces) else { return Ok(false) };
+    let Some(old) = old else { return Ok(false) };
     if device.len() != header.after && device.len() != header.before {
         return Ok(false);
     }
-    let (found, old) = (Halves::of(&superblock_of(device)?), Halves::of(&old));
+    let (found, old) = (Halves::of(&superblock_of(device)?), Halves::of(old));
     let untouched = found == old && header.marked != old;
     let known = found.are_mixed_of(&[old, header.marked, header.new]);
     Ok(known && !untouched && found != header.new)
-}
-
-/// The superblock as it was.
-fn old_superblock(pieces: &[Piece]) -> Option<[u8; SIZE]> {
-    let start = index_of(SUPERBLOCK_OFFSET.get());
-    let page = pieces.iter().find(|piece| piece.at == Bytes::ZERO)?;
-    page.old.get(start..start + SIZE)?.first_chunk().copied()
 }
 
 /// The bytes of a stretch; zeros where the device is too short.
@@ -232,6 +235,7 @@ mod tests {
     use crate::staged::Staged;
     use crate::write_out::write_out;
     use hectare_device::MemoryDevice;
+    use std::io::Cursor;
     use std::sync::Arc;
 
     fn bytes_of(device: &dyn Device) -> Vec<u8> {
@@ -258,9 +262,9 @@ mod tests {
     #[test]
     fn what_was_written_is_taken_back() {
         let (device, before, file) = written();
-        undo(&*device, None, &mut &file[..]).unwrap();
+        undo(&*device, None, &mut Cursor::new(&file)).unwrap();
         assert!(bytes_of(&*device) == before);
-        undo(&*device, None, &mut &file[..]).unwrap();
+        undo(&*device, None, &mut Cursor::new(&file)).unwrap();
         assert!(bytes_of(&*device) == before, "twice is once");
     }
 
@@ -269,7 +273,7 @@ mod tests {
         let (device, _, file) = written();
         device.write_at(Bytes::new(9001), b"x").unwrap();
         let changed = bytes_of(&*device);
-        assert!(matches!(undo(&*device, None, &mut &file[..]), Err(UndoError::Foreign(_))));
+        assert!(matches!(undo(&*device, None, &mut Cursor::new(&file)), Err(UndoError::Foreign(_))));
         assert!(bytes_of(&*device) == changed);
     }
 
@@ -280,8 +284,8 @@ mod tests {
         for at in (0..file.len()).step_by(97) {
             let mut damaged = file.clone();
             damaged[at] ^= 0x10;
-            assert!(undo(&*device, None, &mut &damaged[..]).is_err(), "byte {at}");
-            assert!(undo(&*device, None, &mut &file[..at]).is_err(), "cut at {at}");
+            assert!(undo(&*device, None, &mut Cursor::new(&damaged)).is_err(), "byte {at}");
+            assert!(undo(&*device, None, &mut Cursor::new(&file[..at])).is_err(), "cut at {at}");
         }
         assert!(bytes_of(&*device) == after);
     }

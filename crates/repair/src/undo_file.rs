@@ -5,14 +5,17 @@
 //! the repair stores; the checksum of the header. Then for each piece 24 bytes (offset, length, checksums of
 //! old and new bytes and of these numbers) and the old bytes. All numbers are little-endian.
 //!
+//! A file is read piece by piece, and again for each use, since it may be larger than memory.
+//!
 //! Where a journal on another device changes, too, the magic is another, and behind all pieces follow their
 //! number (8 bytes and a checksum of 4) and the pieces of that device.
 
 use crate::undo::UndoError;
 use hectare_ext4::checksum::crc32c;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE;
-use hectare_units::{Bytes, low32, u64_of, usize_of};
-use std::io::{Read, Write};
+use hectare_units::{Bytes, index_of, low32, u64_of, usize_of};
+use std::io::{Read, Seek, Write};
 
 const MAGIC: &[u8; 16] = b"hectare undo 2\n\0";
 /// With the pieces of a journal's device.
@@ -126,21 +129,40 @@ impl Piece {
     }
 }
 
-/// What a file holds.
-pub(crate) struct Content {
-    pub(crate) header: Header,
-    pub(crate) pieces: Vec<Piece>,
-    /// Those of the journal's own device.
-    pub(crate) journal: Vec<Piece>,
+/// What a piece is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Of {
+    Volume,
+    /// The journal's own device.
+    Journal,
 }
 
-/// Reads a whole file.
-pub(crate) fn read(file: &mut dyn Read) -> Result<Content, UndoError> {
+/// What a file says first: its header, and the superblock as it was, if that is in it.
+pub(crate) fn head<F: Read + Seek>(file: &mut F) -> Result<(Header, Option<[u8; SIZE]>), UndoError> {
+    file.rewind()?;
     let header = Header::read(file)?;
-    let pieces = (0..header.pieces).map(|_| Piece::read(file)).collect::<Result<_, _>>()?;
+    let first = if header.pieces > 0 { Some(Piece::read(file)?) } else { None };
+    let page = first.filter(|piece| piece.at == Bytes::ZERO);
+    let start = index_of(SUPERBLOCK_OFFSET.get());
+    let old = page.and_then(|page| page.old.get(start..start + SIZE)?.first_chunk().copied());
+    Ok((header, old))
+}
+
+/// Reads a whole file, piece by piece: those of the volume first.
+pub(crate) fn scan<F: Read + Seek>(
+    file: &mut F,
+    mut each: impl FnMut(Of, Piece) -> Result<(), UndoError>,
+) -> Result<(), UndoError> {
+    file.rewind()?;
+    let header = Header::read(file)?;
+    for _ in 0..header.pieces {
+        each(Of::Volume, Piece::read(file)?)?;
+    }
     let count = if header.with_journal { read_count(file)? } else { 0 };
-    let journal = (0..count).map(|_| Piece::read(file)).collect::<Result<_, _>>()?;
-    Ok(Content { header, pieces, journal })
+    for _ in 0..count {
+        each(Of::Journal, Piece::read(file)?)?;
+    }
+    Ok(())
 }
 
 /// How many pieces of the journal's device follow.

@@ -1,24 +1,23 @@
 //! The state of a round: the volume on its overlay, what is in use, and what was mended.
 
+use crate::known::Inodes;
+use crate::mends::Mends;
 use crate::order::Order;
+use crate::overlay::Overlay;
 use crate::report::{Error, Mend, Options};
 use crate::slot::Slot;
 use crate::superblock::Found;
-use hectare_check::{Bits, Report, What};
-use hectare_device::{Device, OverlayDevice};
+use hectare_check::{Bits, Digest, What};
+use hectare_device::Device;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::TreeGeometry;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
-use hectare_ext4::inode::Kind;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, Bytes, ClusterNr, InodeNr, index_of, usize_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The overlay that a repair works on.
-pub type Overlay = OverlayDevice<Arc<dyn Device>>;
 
 /// What the last check found, as far as a round asks for it.
 #[derive(Default)]
@@ -30,44 +29,14 @@ pub(crate) struct Suspects {
 }
 
 impl Suspects {
-    pub(crate) fn of(report: &Report) -> Self {
-        let mut suspects = Self::default();
-        for problem in &report.problems {
-            if !suspects.subjects.contains(&problem.what) {
-                suspects.subjects.push(problem.what);
-            }
-            let nr = match problem.place {
-                Place::Inode(nr) | Place::FileBlock(nr, _) => nr.get(),
-                _ => continue,
-            };
-            if matches!(problem.what, What::Directory | What::Index) {
-                suspects.directories.insert(nr);
-            }
-        }
-        suspects
+    pub(crate) fn of(digest: Digest) -> Self {
+        let Digest { subjects, directories } = digest;
+        Self { directories, subjects }
     }
 
     pub(crate) fn has(&self, what: What) -> bool {
         self.subjects.contains(&what)
     }
-}
-
-/// What is known of an inode in use.
-#[derive(Clone, Copy)]
-pub(crate) struct Info {
-    pub(crate) kind: Kind,
-    /// Whether no directory may name it.
-    pub(crate) hidden: bool,
-    /// Whether it holds the value of an attribute.
-    pub(crate) holds_value: bool,
-    /// Whether it had neither links nor a time of deletion.
-    pub(crate) half: bool,
-    /// How many entries name it.
-    pub(crate) refs: u32,
-    /// Of a directory, the one that names it; 0 for none.
-    pub(crate) parent: u32,
-    /// Of a directory, the parent that it names.
-    pub(crate) dot_dot: u32,
 }
 
 /// A round.
@@ -82,7 +51,7 @@ pub(crate) struct Work<'a> {
     pub(crate) used: Bits,
     /// Clusters with data that files may share.
     pub(crate) shared: Option<Bits>,
-    pub(crate) inodes: BTreeMap<u32, Info>,
+    pub(crate) inodes: Inodes,
     pub(crate) conflicts: BTreeMap<u32, crate::claims::Conflict>,
     pub(crate) attributes: crate::attributes::Shared,
     pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
@@ -92,12 +61,12 @@ pub(crate) struct Work<'a> {
     pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
     /// Whether inodes are read for the first time, when those with a suspicious map are left for later.
     pub(crate) first_pass: bool,
-    pub(crate) suspicious: Vec<InodeNr>,
+    pub(crate) suspicious: Bits,
     /// Orphans with a name, to be cut to their size.
     pub(crate) truncated: BTreeSet<u32>,
     /// Inodes with values of orphans that were deleted: without other users they end, too.
     pub(crate) ended_values: BTreeSet<u32>,
-    pub(crate) mends: Vec<Mend>,
+    pub(crate) mends: Mends,
     pub(crate) order: Order,
     /// Where the search for free clusters goes on.
     cursor: u64,
@@ -117,8 +86,11 @@ impl<'a> Work<'a> {
         suspects: Suspects,
         found: Found,
     ) -> Result<Self, Error> {
-        let Found { sb, mends, from_backup } = found;
+        let Found { sb, mends: before, from_backup } = found;
+        let mut mends = Mends::new(device.store());
+        before.iter().for_each(|mend| mends.push(mend));
         let clusters = sb.geometry().clusters_count().get();
+        let inodes = u64::from(sb.geometry().inodes_count()) + 1;
         let shares = sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
         let refresh_backups = !mends.is_empty();
         Ok(Self {
@@ -131,14 +103,14 @@ impl<'a> Work<'a> {
             options,
             suspects,
             groups: Vec::new(),
-            inodes: BTreeMap::new(),
+            inodes: Inodes::new(device.store()),
             conflicts: BTreeMap::new(),
             attributes: crate::attributes::Shared::default(),
             tasks: BTreeMap::new(),
             missing: crate::task_numbers::Missing::default(),
             long_links: Vec::new(),
             first_pass: false,
-            suspicious: Vec::new(),
+            suspicious: Bits::new(inodes)?,
             truncated: BTreeSet::new(),
             ended_values: BTreeSet::new(),
             mends,
@@ -155,12 +127,12 @@ impl<'a> Work<'a> {
 
     /// Notes what was mended without a loss.
     pub(crate) fn mended(&mut self, what: What, place: Place, text: impl Into<String>) {
-        self.mends.push(Mend { what, place, text: text.into(), loses: false });
+        self.mends.push(&Mend { what, place, text: text.into(), loses: false });
     }
 
     /// Notes what was mended by giving something up.
     pub(crate) fn lost(&mut self, what: What, place: Place, text: impl Into<String>) {
-        self.mends.push(Mend { what, place, text: text.into(), loses: true });
+        self.mends.push(&Mend { what, place, text: text.into(), loses: true });
     }
 
     /// What an extent tree of inode `nr` is checked against.
@@ -265,7 +237,7 @@ impl<'a> Work<'a> {
         while nr <= count {
             let Some((group, index)) = self.geometry().inode_slot(InodeNr::new(nr)) else { break };
             let Some(desc) = self.groups.get(group.index()).cloned() else { break };
-            if self.inodes.contains_key(&nr) || tasks.contains(&nr) {
+            if self.inodes.get(nr)?.is_some() || tasks.contains(&nr) {
                 nr += 1;
                 continue;
             }

@@ -9,10 +9,14 @@
 //! The log on a device of its own is emptied when everything that it held is in its place, and before the
 //! superblock says so.
 //!
+//! What is staged is in memory or, durably, in the file that it spills to before anything else happens: to
+//! read it needs no space then.
+//!
 //! A broken superblock can't be marked. The new one is written first in its place, with the mark: no backup
 //! is changed while there is nothing else.
 
 use crate::order::{Order, Phase};
+use crate::overlay::Changed;
 use crate::staged::Staged;
 use crate::undo::{UndoError, marked, padded, superblock_of};
 use crate::undo_file::{Halves, Header, PIECE_MAX, Piece, write_count};
@@ -20,14 +24,14 @@ use hectare_device::{Device, Span};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE;
 use hectare_units::{Bytes, u64_of};
-use std::collections::BTreeSet;
 use std::io::Write;
 
 /// Writes the changes of a repair to the device, and gives the bytes written. With `undo` what was there goes
 /// to that file first; `sync` makes the file durable. `now` is the time that the repair stored.
 ///
 /// # Errors
-/// If the device or the file fails; up to the error, what was written is as the module says.
+/// [`UndoError::Spill`] before anything is written. If the device or the file fails; up to the error, what
+/// was written is as the module says.
 pub fn write_out<W: Write>(
     staged: &Staged,
     order: &Order,
@@ -35,6 +39,7 @@ pub fn write_out<W: Write>(
     undo: Option<W>,
     sync: impl FnOnce() -> std::io::Result<()>,
 ) -> Result<u64, UndoError> {
+    staged.settle()?;
     let (device, overlay) = (staged.device(), staged.overlay());
     let stretches = stretches(staged)?;
     let of_journal = journal_stretches(staged)?;
@@ -103,7 +108,7 @@ fn write_journal(staged: &Staged, stretches: &[Span]) -> Result<(), UndoError> {
 fn journal_stretches(staged: &Staged) -> Result<Vec<Span>, UndoError> {
     let Some(journal) = staged.journal() else { return Ok(Vec::new()) };
     let mut list = Vec::new();
-    for span in journal.overlay.changed() {
+    for span in journal.overlay.changed().into_iter().flat_map(Changed::spans) {
         let span = Span::new(span.at, span.len.min(journal.overlay.len().saturating_sub(span.at)));
         let new = padded(&*journal.overlay, span)?;
         if padded(&**journal.overlay.inner(), span)? != new || padded(&*journal.device, span)? != new {
@@ -123,12 +128,18 @@ fn mark(staged: &Staged) -> Result<[u8; SIZE], UndoError> {
 /// its mark.
 fn stretches(staged: &Staged) -> Result<Vec<Span>, UndoError> {
     let overlay = staged.overlay();
-    let mut spans: BTreeSet<(Bytes, Bytes)> = BTreeSet::new();
-    for layer in std::iter::once(overlay).chain(staged.before()) {
-        spans.extend(layer.changed().iter().map(|span| (span.at, span.len)));
-    }
+    let mut changed = overlay.changed();
+    changed.extend(staged.before().map(|before| before.changed()).unwrap_or_default());
+    changed.sort_unstable_by_key(|changed| changed.region);
+    changed.dedup_by(|later, first| {
+        let same = later.region == first.region;
+        if same {
+            first.pages |= later.pages;
+        }
+        same
+    });
     let mut list: Vec<Span> = Vec::new();
-    for (at, len) in spans {
+    for Span { at, len } in changed.into_iter().flat_map(Changed::spans) {
         let span = Span::new(at, len.min(overlay.len().saturating_sub(at)));
         let (old, new) = (padded(&**overlay.inner(), span)?, padded(&**overlay, span)?);
         let same = old == new && padded(&**staged.device(), span)? == new;

@@ -4,19 +4,20 @@ use crate::failure::{Failure, Outcome, tell};
 use crate::image::journal_of;
 use crate::image_device::{Hold, any_superblock, while_repaired};
 use crate::logical::device;
+use crate::memory::for_staging;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::partition_args::Part;
 use crate::write_args::Journal;
-use hectare_check::What;
 use hectare_device::Device;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_mmp::Hold as Mark;
-use hectare_repair::{Error, Mend, Options, Repaired, Staged, write_out};
+use hectare_repair::{Error, Mend, Mends, Options, PageStore, Repaired, Staged, UndoError, write_out};
 use hectare_units::BlockNr;
 use serde::Serialize;
+use serde::ser::{Error as _, SerializeSeq, Serializer};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
@@ -79,6 +80,10 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Where a file without a name is made for what does not fit the memory that may be used (a quarter of
+    /// --max-memory, or half of what is free) [default: TMPDIR, or where the undo file is made]
+    #[arg(long, value_name = "DIR")]
+    spill: Option<PathBuf>,
     /// The image or block device
     image: PathBuf,
     #[command(flatten)]
@@ -113,14 +118,27 @@ impl From<Duplicates> for hectare_repair::Duplicates {
 }
 
 #[derive(Serialize)]
-struct Json {
+struct Json<'a> {
     image: JsonName,
     clean: bool,
     written: bool,
     loses: bool,
-    mends: Vec<JsonMend>,
+    mends: JsonMends<'a>,
     unchecked: Vec<String>,
     undo: Option<JsonName>,
+}
+
+/// All mends, one after another.
+struct JsonMends<'a>(&'a Mends);
+
+impl Serialize for JsonMends<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        for mend in self.0.iter() {
+            list.serialize_element(&json(mend.map_err(S::Error::custom)?))?;
+        }
+        list.end()
+    }
 }
 
 #[derive(Serialize)]
@@ -167,6 +185,7 @@ fn mend(arguments: &Arguments, device: &Arc<dyn Device>, mark: &Mark, name: &str
         Err(error @ (Error::Left { .. } | Error::NoSuperblock(_) | Error::Refused(_))) => {
             return Err(ended(format!("{name}: {error}; nothing was written"), LEFT));
         }
+        Err(Error::Spill(error)) => return Err(no_room(name, &error)),
         Err(error) => return Err(failed(name, error)),
     };
     if !arguments.json {
@@ -192,6 +211,30 @@ fn failed(name: &str, reason: impl Display) -> Failure {
     ended(format!("{name}: {reason}"), FAILED)
 }
 
+/// What has to be remembered has no room.
+fn no_room(name: &str, error: &hectare_device::Error) -> Failure {
+    let memory = for_staging().get() >> 20;
+    let reason = format!(
+        "{error}; nothing was written to it. What does not fit {memory} MiB of memory needs room there: \
+         --spill names another folder, --max-memory a higher limit"
+    );
+    failed(name, reason)
+}
+
+/// Where what is staged is kept.
+fn store(arguments: &Arguments) -> Outcome<Arc<PageStore>> {
+    if let Some(folder) = arguments.spill.as_deref().filter(|folder| !folder.is_dir()) {
+        return Err(failed(&shown(folder.as_os_str().as_bytes()), "--spill needs a folder"));
+    }
+    let of_system = || std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let folder = arguments.spill.clone().or_else(of_system).unwrap_or_else(|| {
+        // Beside what is no file (an address) there is no place.
+        let beside = folder_of(&numbered(arguments, 1)).to_owned();
+        if beside.is_dir() { beside } else { std::env::temp_dir() }
+    });
+    Ok(Arc::new(PageStore::within(for_staging(), folder)))
+}
+
 fn now() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     u32::try_from(since).unwrap_or(u32::MAX)
@@ -200,14 +243,15 @@ fn now() -> u32 {
 /// The device and that of its journal, with what an interrupted repair had changed as it was before.
 fn staged(arguments: &Arguments, device: &Arc<dyn Device>, name: &str) -> Outcome<Staged> {
     let device = Arc::clone(device);
+    let store = store(arguments)?;
     let journal = journal_of(&*device, &arguments.journal, hold(arguments)).map_err(ended_with_failed)?;
     let last = || (1..UNDO_FILES_MAX).map(|n| numbered(arguments, n)).take_while(|path| path.exists()).last();
     let Some(path) = arguments.resume.clone().or_else(last) else {
-        return Ok(Staged::with_journal(device, journal));
+        return Ok(Staged::with_journal(device, journal, &store));
     };
     let shown = shown(path.as_os_str().as_bytes());
     let resumed = File::open(&path).map_err(|error| error.to_string()).and_then(|file| {
-        Staged::resumed(Arc::clone(&device), journal.clone(), &mut BufReader::new(file))
+        Staged::resumed(Arc::clone(&device), journal.clone(), &mut BufReader::new(file), &store)
             .map_err(|error| error.to_string())
     });
     match resumed {
@@ -219,7 +263,7 @@ fn staged(arguments: &Arguments, device: &Arc<dyn Device>, name: &str) -> Outcom
         Ok(None) if arguments.resume.is_some() => {
             Err(failed(&shown, format_args!("no repair of {name} that made it was interrupted")))
         }
-        _ => Ok(Staged::with_journal(device, journal)),
+        _ => Ok(Staged::with_journal(device, journal, &store)),
     }
 }
 
@@ -272,7 +316,8 @@ fn mount_protection(device: &dyn Device) -> Option<(BlockNr, SuperBlock)> {
 
 fn print(repaired: &Repaired, name: &str) -> Outcome {
     let mut out = Output::new();
-    for mend in &repaired.mends {
+    for mend in repaired.mends.iter() {
+        let mend = mend.map_err(|error| failed(name, error))?;
         writeln!(out, "{}{mend}", if mend.loses { "! " } else { "  " })?;
     }
     for what in &repaired.unchecked {
@@ -295,16 +340,7 @@ fn agree(arguments: &Arguments, repaired: &Repaired) -> Outcome<bool> {
     if !arguments.asks() {
         return Ok(true);
     }
-    let mut classes: Vec<What> = Vec::new();
-    for mend in &repaired.mends {
-        if !classes.contains(&mend.what) {
-            classes.push(mend.what);
-        }
-    }
-    for class in classes {
-        let of: Vec<&Mend> = repaired.mends.iter().filter(|mend| mend.what == class).collect();
-        let losing = of.iter().filter(|mend| mend.loses).count();
-        let all = of.len();
+    for (class, all, losing) in repaired.mends.subjects() {
         let question =
             format!("{}: {all} changes, {losing} of them lose something. Mend? [y/N] ", class.name());
         if !says_yes(&question).map_err(|error| ended(error.to_string(), FAILED))? {
@@ -330,21 +366,29 @@ fn write(
     now: u32,
     name: &str,
 ) -> Outcome<Option<PathBuf>> {
+    let error = |error: UndoError| match error {
+        UndoError::Spill(error) => no_room(name, &error),
+        other => failed(name, other),
+    };
+    staged.settle().map_err(error)?;
     let undo = if arguments.no_undo { None } else { Some(undo_file(arguments)?) };
     let (path, file) = undo.unzip();
     let sync = || match file.as_ref().zip(path.as_ref()) {
         Some((file, path)) => file.sync_all().and_then(|()| sync_folder(path)),
         None => Ok(()),
     };
-    write_out(staged, &repaired.order, now, file.as_ref().map(BufWriter::new), sync)
-        .map_err(|error| failed(name, error))?;
+    write_out(staged, &repaired.order, now, file.as_ref().map(BufWriter::new), sync).map_err(error)?;
     Ok(path)
 }
 
 /// Makes the name of a file durable.
 fn sync_folder(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    File::open(folder_of(path))?.sync_all()
+}
+
+/// The folder that a file lies in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The undo file of a number; that of a device node in the current folder, as beside it is no place for a
@@ -384,12 +428,12 @@ fn tell_end(arguments: &Arguments, done: &Done, name: &str) -> Outcome {
     let (repaired, undo) = (&done.repaired, done.undo.as_deref());
     let written = done.agreed && !repaired.mends.is_empty();
     if arguments.json {
-        Output::new().json(&Json {
+        Output::new().long_json(&Json {
             image: JsonName(arguments.image.as_os_str().as_bytes().to_vec()),
             clean: repaired.mends.is_empty(),
             written,
             loses: repaired.loses(),
-            mends: repaired.mends.iter().map(json).collect(),
+            mends: JsonMends(&repaired.mends),
             unchecked: repaired.unchecked.clone(),
             undo: undo.map(|path| JsonName(path.as_os_str().as_bytes().to_vec())),
         })?;
@@ -416,15 +460,11 @@ fn tell_end(arguments: &Arguments, done: &Done, name: &str) -> Outcome {
 }
 
 /// So many changes.
-fn changes(count: usize) -> String {
+fn changes(count: u64) -> String {
     if count == 1 { "1 change".to_owned() } else { format!("{count} changes") }
 }
 
-fn json(mend: &Mend) -> JsonMend {
-    JsonMend {
-        what: mend.what.code(),
-        place: mend.place.to_string(),
-        text: mend.text.clone(),
-        loses: mend.loses,
-    }
+fn json(mend: Mend) -> JsonMend {
+    let Mend { what, place, text, loses } = mend;
+    JsonMend { what: what.code(), place: place.to_string(), text, loses }
 }

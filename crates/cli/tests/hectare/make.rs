@@ -286,10 +286,10 @@ fn what_can_t_be_made_is_one_line_and_nothing_is_touched() {
 }
 
 /// A small file system in memory, unmounted with this value.
-struct Small(PathBuf);
+pub(crate) struct Small(PathBuf);
 
 impl Small {
-    fn mount(folder: PathBuf, size: &str) -> Result<Self, Skip> {
+    pub(crate) fn mount(folder: PathBuf, size: &str) -> Result<Self, Skip> {
         if !is_root() {
             return Err(Skip::new("it needs root"));
         }

@@ -1,8 +1,17 @@
 //! `hectare repair` and `hectare undo`: exit codes, what is written, and the way back.
 
-use crate::support::{digest, hectare};
+use crate::make::Small;
+use crate::support::{BINARY, digest, hectare};
+use hectare_ext4::group::GroupDesc;
+use hectare_ext4::superblock::SuperBlock;
 use hectare_oracle::{assert_clean, debugfs_write, mke2fs, skip};
-use std::path::Path;
+use hectare_units::{Bytes, GroupNr};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A volume that counts wrong and has a name that leads nowhere.
 fn broken(image: &Path) -> Result<(), hectare_oracle::Skip> {
@@ -54,7 +63,7 @@ fn an_undo_file_fits_its_volume_only() {
     assert_eq!(digest(&image), changed);
     let again = hectare(&["repair", "-y", "--undo", undo, name]);
     assert_eq!(again.code, Some(0), "sound: no undo file is made");
-    std::fs::write(folder.path().join("damaged"), &std::fs::read(undo).unwrap()[..90]).unwrap();
+    fs::write(folder.path().join("damaged"), &fs::read(undo).unwrap()[..90]).unwrap();
     assert!(!hectare(&["undo", name, folder.path().join("damaged").to_str().unwrap()]).refused().is_empty());
 }
 
@@ -62,18 +71,18 @@ fn an_undo_file_fits_its_volume_only() {
 fn what_is_no_volume_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("disk.img");
-    std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+    fs::write(&image, vec![7; 1 << 20]).unwrap();
     let ran = hectare(&["repair", "-y", image.to_str().unwrap()]);
     assert_eq!(ran.code, Some(4), "{}", ran.err);
     assert!(ran.err.contains("nothing was written"), "{}", ran.err);
-    assert!(std::fs::read(&image).unwrap() == vec![7; 1 << 20]);
+    assert!(fs::read(&image).unwrap() == vec![7; 1 << 20]);
 }
 
 #[test]
 fn blocks_with_two_owners_are_copied_or_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let (image, content) = (folder.path().join("disk.img"), folder.path().join("content"));
-    std::fs::write(&content, vec![b'a'; 3000]).unwrap();
+    fs::write(&content, vec![b'a'; 3000]).unwrap();
     let (name, content) = (image.to_str().unwrap(), content.to_str().unwrap());
     for (how, kept) in [("clone", vec![b'a'; 3000]), ("delete", [vec![0; 1024], vec![b'a'; 1976]].concat())] {
         let made = mke2fs(&["-t", "ext2", "-b", "1024"], &image, "4M").and_then(|_| {
@@ -104,16 +113,16 @@ fn an_interrupted_repair_begins_again() {
     if let Err(reason) = broken(&image) {
         skip!("cli repair::an_interrupted_repair_begins_again", reason);
     }
-    let (name, before) = (image.to_str().unwrap(), std::fs::read(&image).unwrap());
+    let (name, before) = (image.to_str().unwrap(), fs::read(&image).unwrap());
     assert_eq!(hectare(&["repair", "-y", name]).code, Some(1));
-    let after = std::fs::read(&image).unwrap();
+    let after = fs::read(&image).unwrap();
     // What a power cut leaves: the old superblock with the mark of errors, and half of the changes.
     let mut cut = [&after[..after.len() / 2], &before[after.len() / 2..]].concat();
     cut[1024..2048].copy_from_slice(&before[1024..2048]);
     cut[1024 + 0x3a] |= 2;
     let sum = hectare_ext4::checksum::crc32c(!0, &cut[1024..1024 + 0x3fc]);
     cut[1024 + 0x3fc..2048].copy_from_slice(&sum.to_le_bytes());
-    std::fs::write(&image, &cut).unwrap();
+    fs::write(&image, &cut).unwrap();
     assert!(
         hectare(&["repair", "-y", "--resume", "/dev/null", name]).code == Some(8),
         "that is no undo file"
@@ -121,7 +130,137 @@ fn an_interrupted_repair_begins_again() {
     let again = hectare(&["repair", "-y", name]);
     assert_eq!(again.code, Some(1), "{}", again.err);
     assert!(again.err.contains("interrupted"), "{}", again.err);
-    assert!(std::fs::read(&image).unwrap() == after, "it ends as the first would have");
+    assert!(fs::read(&image).unwrap() == after, "it ends as the first would have");
     hectare(&["undo", name, &format!("{name}.undo-2")]).ok();
-    assert!(std::fs::read(&image).unwrap() == before, "and is taken back as the first would be");
+    assert!(fs::read(&image).unwrap() == before, "and is taken back as the first would be");
+}
+
+/// A volume of 40,000 files, all of whose inodes have wrong checksums: some 12 MiB are staged to mend it. It
+/// is made once.
+fn wrong_all_over(folder: &Path) -> PathBuf {
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    let image = folder.join("disk.img");
+    fs::write(&image, MADE.get_or_init(|| fs::read(made_wrong(&folder.join("made"))).unwrap())).unwrap();
+    image
+}
+
+fn made_wrong(folder: &Path) -> PathBuf {
+    let (source, image) = (folder.join("source"), folder.join("disk.img"));
+    for n in 0..40_000 {
+        let inner = source.join(format!("{}", n / 500));
+        if n % 500 == 0 {
+            fs::create_dir_all(&inner).unwrap();
+        }
+        fs::write(inner.join(format!("a file with the number {n}")), "").unwrap();
+    }
+    hectare(&["build", "--from", source.to_str().unwrap(), image.to_str().unwrap()]).ok();
+    let file = fs::File::options().read(true).write(true).open(&image).unwrap();
+    let mut bytes = [0; 1024];
+    file.read_exact_at(&mut bytes, 1024).unwrap();
+    let sb = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)).unwrap();
+    let geometry = sb.geometry().clone();
+    let (per_group, size) = (geometry.inodes_per_group as usize, geometry.inode_size as usize);
+    for group in (0..geometry.groups()).map(GroupNr::new) {
+        let mut desc = vec![0; geometry.desc_size as usize];
+        let block = geometry.desc_block(group.get() / geometry.descs_per_block());
+        let within = u64::from(group.get() % geometry.descs_per_block() * geometry.desc_size);
+        file.read_exact_at(&mut desc, block.offset(geometry.block_size).get() + within).unwrap();
+        let desc = GroupDesc::parse(&desc, group, &sb).unwrap();
+        let at = desc.inode_table.offset(geometry.block_size).get();
+        let mut table = vec![0; per_group * size];
+        file.read_exact_at(&mut table, at).unwrap();
+        table.chunks_mut(size).filter(|inode| inode[..2] != [0, 0]).for_each(|inode| inode[0x7c] ^= 0x55);
+        file.write_all_at(&table, at).unwrap();
+    }
+    image
+}
+
+#[test]
+fn a_repair_that_does_not_fit_memory_goes_through_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = wrong_all_over(folder.path());
+    let (name, spilled) = (image.to_str().unwrap(), folder.path().join("spilled.img"));
+    fs::copy(&image, &spilled).unwrap();
+    let before = digest(&image);
+    let place = folder.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let (place, other) = (place.to_str().unwrap(), spilled.to_str().unwrap());
+    let said = hectare(&["repair", "-y", name]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let ran = hectare(&["--max-memory", "32M", "repair", "-y", "--json", "--spill", place, other]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.json()["mends"].as_array().unwrap().len() > 40_000);
+    // But for times, in the superblock.
+    assert!(fs::read(&image).unwrap()[2048..] == fs::read(&spilled).unwrap()[2048..], "the same volume");
+    assert_clean(&spilled).unwrap();
+    assert!(fs::read_dir(place).unwrap().next().is_none());
+    hectare(&["--max-memory", "32M", "undo", other, &format!("{other}.undo-1")]).ok();
+    assert_eq!(digest(&spilled), before, "it is as it was");
+    let refused = hectare(&["repair", "-n", "--spill", "/nonexistent", other]);
+    assert_eq!(refused.code, Some(8));
+    assert!(refused.err.contains("/nonexistent: --spill needs a folder"), "{}", refused.err);
+}
+
+#[test]
+fn without_room_for_its_file_a_repair_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    let mounted = match Small::mount(small.clone(), "size=1M") {
+        Ok(mounted) => mounted,
+        Err(reason) => skip!("cli repair::without_room_for_its_file", reason),
+    };
+    let image = wrong_all_over(folder.path());
+    let before = digest(&image);
+    let ran = hectare(&[
+        "--max-memory",
+        "32M",
+        "repair",
+        "-y",
+        "--spill",
+        small.to_str().unwrap(),
+        image.to_str().unwrap(),
+    ]);
+    let left = fs::read_dir(&small).unwrap().count();
+    drop(mounted);
+    assert_eq!(ran.code, Some(8), "{}", ran.err);
+    for part in [
+        "disk.img: spill file in ",
+        "small: cannot write",
+        "No space left",
+        "8 MiB",
+        "--spill",
+        "--max-memory",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    assert!(ran.err.contains("nothing was written") && ran.err.lines().count() == 1, "{}", ran.err);
+    assert_eq!((digest(&image), left), (before, 0), "the volume is as it was");
+    assert!(!image.with_file_name("disk.img.undo-1").exists());
+}
+
+#[test]
+fn a_killed_repair_leaves_no_file_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = wrong_all_over(folder.path());
+    let place = folder.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let mut child = Command::new(BINARY)
+        .args(["--max-memory", "32M", "repair", "-n", "--spill"])
+        .args([&place, &image])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let open = PathBuf::from(format!("/proc/{}/fd", child.id()));
+    let has_file = || {
+        let links = fs::read_dir(&open).into_iter().flatten().flatten();
+        links.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|to| to.starts_with(&place))
+    };
+    while !has_file() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it had a file");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(fs::read_dir(&place).unwrap().next().is_none(), "the file has no name");
+    child.kill().unwrap();
+    let _ = child.wait().unwrap();
+    assert!(fs::read_dir(&place).unwrap().next().is_none());
 }

@@ -63,6 +63,7 @@ fn the_corpus_is_mended() {
             if let Ok(done) = &trial.repaired {
                 done.mends
                     .iter()
+                    .flatten()
                     .for_each(|mend| println!("  {}{mend}", if mend.loses { "! " } else { "  " }));
             }
             println!("after:\n{}", trial.after.as_ref().map_or("", |ran| &ran.out));

@@ -18,9 +18,10 @@ use crate::trial::{NOW, bytes_of, e2fsck, watched};
 use crate::volumes::small;
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
 use hectare_oracle::skip;
-use hectare_repair::{Staged, undo, write_out};
+use hectare_repair::{PageStore, Staged, undo, write_out};
 use hectare_units::random::SplitMix64 as Random;
 use std::fs;
+use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ impl Reference {
     /// The log of taking the repair back.
     fn taken_back(&self) -> Log {
         let device = RecordDevice::new(MemoryDevice::from_bytes(&self.new));
-        undo(&device, None, &mut &self.file[..]).unwrap();
+        undo(&device, None, &mut Cursor::new(&self.file)).unwrap();
         assert!(bytes_of(&device) == self.old);
         device.log()
     }
@@ -65,13 +66,14 @@ impl Reference {
     /// What is wrong with a state, with the undo file at hand.
     fn with_file(&self, state: &[u8]) -> Result<(), String> {
         let back = MemoryDevice::from_bytes(state);
-        undo(&back, None, &mut &self.file[..]).map_err(|error| format!("taking back: {error}"))?;
+        undo(&back, None, &mut Cursor::new(&self.file)).map_err(|error| format!("taking back: {error}"))?;
         if bytes_of(&back) != self.old {
             return Err("taken back it is not as it was".into());
         }
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(state));
-        let resumed =
-            Staged::resumed(Arc::clone(&device), None, &mut &self.file[..]).map_err(|e| e.to_string())?;
+        let store = Arc::new(PageStore::in_memory());
+        let resumed = Staged::resumed(Arc::clone(&device), None, &mut Cursor::new(&self.file), &store)
+            .map_err(|e| e.to_string())?;
         let Some(staged) = resumed else {
             // Before anything else, a device that is too short is made longer.
             let longer = state.len() > self.old.len() && state[..self.old.len()] == self.old;
@@ -84,7 +86,8 @@ impl Reference {
         if bytes_of(&*device) != self.new {
             return Err("begun again it ends with something else".into());
         }
-        undo(&*device, None, &mut &file[..]).map_err(|error| format!("taking the second back: {error}"))?;
+        undo(&*device, None, &mut Cursor::new(&file))
+            .map_err(|error| format!("taking the second back: {error}"))?;
         let is_old = bytes_of(&*device) == self.old;
         if is_old { Ok(()) } else { Err("the second taken back is not what the first found".into()) }
     }

@@ -6,8 +6,9 @@ use hectare_check::{Options as CheckOptions, check_with_journal};
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
 use hectare_engine::{Creation, JournalDevice, OpenOptions, Volume};
 use hectare_oracle::{Skip, debugfs_write, dumpe2fs, mke2fs, skip};
-use hectare_repair::{Error, Options, Repaired, Staged, UndoError, undo, write_out};
+use hectare_repair::{Error, Options, PageStore, Repaired, Staged, UndoError, undo, write_out};
 use std::fs;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl Pair {
 
     fn staged(&self) -> Staged {
         let (device, log) = self.devices();
-        Staged::with_journal(device, Some(log))
+        Staged::with_journal(device, Some(log), &in_memory())
     }
 
     /// Repaired here, and what was done.
@@ -208,6 +209,7 @@ fn what_a_repair_did_to_both_is_taken_back() {
         let staged = Staged::with_journal(
             Arc::clone(&device) as Arc<dyn Device>,
             Some(Arc::clone(&journal) as Arc<dyn Device>),
+            &in_memory(),
         );
         let repaired = staged.repair(&OPTIONS).unwrap();
         let mut file = Vec::new();
@@ -215,26 +217,30 @@ fn what_a_repair_did_to_both_is_taken_back() {
         let after = Pair { volume: device.to_vec(), journal: journal.to_vec(), folder: pair.folder.clone() };
         assert_sound(&after, "written");
         assert!(after.journal != pair.journal && after.volume != pair.volume);
-        assert!(matches!(undo(&*device, None, &mut &file[..]), Err(UndoError::NeedsJournal)));
+        assert!(matches!(undo(&*device, None, &mut Cursor::new(&file)), Err(UndoError::NeedsJournal)));
         let mut foreign = after.journal.clone();
         foreign[1024 + 0x68] ^= 1;
         let foreign = MemoryDevice::from_bytes(&foreign);
-        let refused = undo(&*device, Some(&foreign), &mut &file[..]);
+        let refused = undo(&*device, Some(&foreign), &mut Cursor::new(&file));
         assert!(matches!(refused, Err(UndoError::ForeignJournal(_))), "{refused:?}");
         let mut used = after.journal.clone();
         used[log + 0x18] ^= 1;
         let used = MemoryDevice::from_bytes(&used);
-        let refused = undo(&*device, Some(&used), &mut &file[..]);
+        let refused = undo(&*device, Some(&used), &mut Cursor::new(&file));
         assert!(matches!(refused, Err(UndoError::ForeignJournal(_))), "{refused:?}");
         for at in (0..file.len()).step_by(401) {
             let mut damaged = file.clone();
             damaged[at] ^= 0x10;
-            assert!(undo(&*device, Some(&*journal), &mut &damaged[..]).is_err(), "byte {at}");
+            assert!(undo(&*device, Some(&*journal), &mut Cursor::new(&damaged)).is_err(), "byte {at}");
         }
         assert!(device.to_vec() == after.volume && journal.to_vec() == after.journal);
-        undo(&*device, Some(&*journal), &mut &file[..]).unwrap();
+        undo(&*device, Some(&*journal), &mut Cursor::new(&file)).unwrap();
         assert!(device.to_vec() == pair.volume && journal.to_vec() == pair.journal);
     }
+}
+
+fn in_memory() -> Arc<PageStore> {
+    Arc::new(PageStore::in_memory())
 }
 
 /// Power cuts while both are written. The journal changes once, between two flushes of the volume: before the
@@ -251,6 +257,7 @@ fn a_power_cut_while_both_are_written_loses_nothing() {
     let staged = Staged::with_journal(
         Arc::<RecordDevice<MemoryDevice>>::clone(&recorded),
         Some(Arc::clone(&journal) as Arc<dyn Device>),
+        &in_memory(),
     );
     let repaired = staged.repair(&OPTIONS).unwrap();
     let mut file = Vec::new();
@@ -281,20 +288,22 @@ fn a_power_cut_while_both_are_written_loses_nothing() {
 fn judge_cut(cut: &Pair, before: &Pair, after: &Pair, file: &[u8], place: &str) {
     // With the undo file back, and on.
     let (device, journal) = cut.devices();
-    undo(&*device, Some(&*journal), &mut &*file).unwrap_or_else(|error| panic!("{place}: {error}"));
+    undo(&*device, Some(&*journal), &mut Cursor::new(file))
+        .unwrap_or_else(|error| panic!("{place}: {error}"));
     assert!(device.to_vec() == before.volume && journal.to_vec() == before.journal, "{place}");
     let (device, journal) = cut.devices();
     let resumed = Staged::resumed(
         Arc::clone(&device) as Arc<dyn Device>,
         Some(Arc::clone(&journal) as Arc<dyn Device>),
-        &mut &*file,
+        &mut Cursor::new(file),
+        &in_memory(),
     );
     if let Some(staged) = resumed.unwrap_or_else(|error| panic!("{place}: {error}")) {
         let repaired = staged.repair(&OPTIONS).unwrap();
         let mut second = Vec::new();
         write_out(&staged, &repaired.order, NOW, Some(&mut second), || Ok(())).unwrap();
         assert!(device.to_vec() == after.volume && journal.to_vec() == after.journal, "{place}");
-        undo(&*device, Some(&*journal), &mut &second[..]).unwrap();
+        undo(&*device, Some(&*journal), &mut Cursor::new(&second)).unwrap();
         assert!(device.to_vec() == before.volume && journal.to_vec() == before.journal, "{place}");
     } else {
         assert!(cut.volume == before.volume || cut.volume == after.volume, "{place}");

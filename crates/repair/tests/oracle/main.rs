@@ -10,11 +10,13 @@ mod damage;
 mod duplicates;
 mod external;
 mod fields;
+mod forgotten;
 mod hashed;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]
 mod seal;
+mod spill;
 mod structures;
 mod survey;
 mod trial;

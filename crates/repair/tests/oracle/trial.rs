@@ -86,6 +86,7 @@ impl Trial {
             ours: Survey::default(),
             theirs_found: Survey::default(),
         };
+        crate::spill::assert_same(bytes, &trial.repaired, &overlay, folder);
         std::fs::write(&theirs_at, bytes).unwrap();
         let theirs = e2fsck("-fy", &theirs_at);
         // Some need a second run.

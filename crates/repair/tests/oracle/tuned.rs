@@ -26,7 +26,7 @@ fn judge(state: &[u8], undamaged: &Survey, image: &Path) -> Result<bool, String>
     }
     let staged = Staged::new(Arc::new(MemoryDevice::from_bytes(state)));
     let repaired = watched(staged.overlay())?;
-    if let Some(mend) = repaired.mends.iter().find(|mend| mend.loses) {
+    if let Some(mend) = repaired.mends.iter().flatten().find(|mend| mend.loses) {
         return Err(format!("e2fsck -p does it without a question: {mend}\n{}", theirs.out));
     }
     let after = bytes_of(&**staged.overlay());

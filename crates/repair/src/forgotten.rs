@@ -1,0 +1,100 @@
+//! A log that is not empty, although a sound superblock does not say that it is to be replayed.
+//!
+//! Either the mark is gone, and the log holds what is newest; or something changed the volume that knew of no
+//! log, and what is in it is old. `e2fsck -y` replays such a log (`-p` refuses), the kernel drops it. Here
+//! both volumes are made on overlays and checked, and the one with fewer problems is taken; of two that are
+//! equally sound the one with more inodes in use, so that no file is lost, and else the replayed one, as
+//! e2fsck does.
+
+use crate::log_place::LogPlace;
+use crate::mends::Mends;
+use crate::overlay::Overlay;
+use crate::report::Error;
+use crate::work::Work;
+use hectare_check::{Options, Report, What, check, check_with_journal};
+use hectare_device::Device;
+use hectare_ext4::error::Place;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::superblock::{SIZE, SuperBlock};
+use hectare_journal::recovery::Recovery;
+use hectare_units::{Bytes, GroupNr};
+use std::sync::Arc;
+
+impl Work<'_> {
+    /// Replays a log that the superblock does not ask for, if that leaves the better volume; says so, and
+    /// whether it did. One that is not replayed is given up later, where the journal is mended.
+    pub(crate) fn replay_forgotten_log(&mut self) -> Result<bool, Error> {
+        if !self.suspects.has(What::Journal) {
+            return Ok(false);
+        }
+        // What is said of the groups now is said again when they are mended.
+        let before = std::mem::replace(&mut self.mends, Mends::new(self.device.store()));
+        self.read_groups()?;
+        self.mends = before;
+        let place = self.log_place()?;
+        self.groups.clear();
+        let Ok(place) = place else { return Ok(false) };
+        let Ok((recovery, damage)) = self.read_log(&place) else { return Ok(false) };
+        if !recovery.needed() || recovery.blocks().is_empty() {
+            return Ok(false);
+        }
+        let as_it_lies = self.judged(&place, &recovery, false)?;
+        let replayed = self.judged(&place, &recovery, true)?;
+        let Some(with) = replayed else { return Ok(false) };
+        if as_it_lies.as_ref().is_some_and(|without| is_better(without, &with)) {
+            return Ok(false);
+        }
+        let text = format!(
+            "its log holds {} blocks, but the superblock does not say that they are to be replayed",
+            recovery.blocks().len()
+        );
+        // Where both are sound, what the volume held in their place is given up.
+        if as_it_lies.is_some_and(|without| without.is_clean()) {
+            self.lost(What::Journal, Place::Volume, text);
+        } else {
+            self.mended(What::Journal, Place::Volume, text);
+        }
+        let mut sb = self.sb.clone();
+        sb.set_needs_recovery(true);
+        self.device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+        self.replay(&recovery, damage, &place)?;
+        self.end_recovery();
+        self.suspects.subjects.retain(|what| *what != What::Journal);
+        Ok(true)
+    }
+
+    /// What the check says of the volume with an empty log, with what that held in its place or not; `None`
+    /// if that can't be.
+    fn judged(&self, place: &LogPlace, recovery: &Recovery, replayed: bool) -> Result<Option<Report>, Error> {
+        let over = |device: &Arc<Overlay>| {
+            Arc::new(Overlay::within(Arc::clone(device) as Arc<dyn Device>, Arc::clone(self.device.store())))
+        };
+        let device = over(self.device);
+        let log = if place.is_external { over(&place.device) } else { Arc::clone(&device) };
+        if replayed {
+            if recovery.apply(&*log, &*device).is_err() {
+                return Ok(None);
+            }
+            // The log may hold a superblock that asks for it.
+            let mut bytes = [0; SIZE];
+            device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+            let Ok(mut sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) else { return Ok(None) };
+            sb.set_needs_recovery(false);
+            device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+        }
+        log.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
+        let options = Options { problems_max: 1, ..Options::default() };
+        let report = if place.is_external {
+            check_with_journal(&*device, &*log, &options)
+        } else {
+            check(&*device, &options)
+        };
+        Ok(report.ok())
+    }
+}
+
+/// Whether a volume is better than another: it has fewer problems, or as many and more inodes in use.
+fn is_better(one: &Report, other: &Report) -> bool {
+    let more = one.counts.inodes_used > other.counts.inodes_used;
+    one.problem_count < other.problem_count || one.problem_count == other.problem_count && more
+}
