@@ -9,7 +9,7 @@
 //! ones ([`EXPLORERS`]).
 
 use crate::steps::{cargo, quiet, shown, target_folder};
-use crate::{features, package, python, setup, tidy};
+use crate::{features, published, python, setup, tidy};
 use hectare_oracle::skip::{self, Extent, LOG, Record};
 use hectare_oracle::tool::line_of;
 use std::collections::BTreeSet;

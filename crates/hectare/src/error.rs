@@ -20,6 +20,7 @@
 //! `Immutable` and `AppendOnly` (EPERM, by a flag of the file). `std` has one kind for all of them.
 
 use hectare_device::kind_of;
+#[cfg(feature = "build")]
 use hectare_device::os::linux_number;
 use std::borrow::Cow;
 use std::fmt;
@@ -88,12 +89,6 @@ impl Error {
     /// An error about a handle that does not allow the operation (`EBADF`).
     pub(crate) fn bad_handle(place: impl Into<String>, why: &'static str) -> Self {
         Self::new(place.into(), EBADF, why)
-    }
-
-    /// An error of the host's.
-    pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
-        let errno = cause.raw_os_error().map_or_else(|| errno_of(cause.kind()), linux_number);
-        Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
     }
 
     /// The kind that `std` has for the condition; `Other` for a call that was
@@ -205,7 +200,7 @@ fn errno_of(kind: io::ErrorKind) -> i32 {
 impl Error {
     /// An error of the host's.
     pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
-        let errno = cause.raw_os_error().unwrap_or_else(|| errno_of(cause.kind()));
+        let errno = cause.raw_os_error().map_or_else(|| errno_of(cause.kind()), linux_number);
         Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
     }
 
@@ -216,7 +211,9 @@ impl Error {
             Cause::Cancelled => ECANCELED,
             Cause::Unreadable { .. } => EACCES,
             Cause::NoRoom { .. } => ENOSPC,
-            Cause::Io { cause, .. } => cause.raw_os_error().unwrap_or_else(|| errno_of(cause.kind())),
+            Cause::Io { cause, .. } => {
+                cause.raw_os_error().map_or_else(|| errno_of(cause.kind()), linux_number)
+            }
             _ => EINVAL,
         };
         Self::new(String::new(), errno, cause)

@@ -299,8 +299,11 @@ fn mend(device: &Arc<dyn Device>) -> Checked {
     let failed = |error: &dyn std::fmt::Display| format!("after an error it can't be mended: {error}");
     let staged = Staged::new(Arc::clone(device));
     let repaired = staged.repair(&RepairOptions::default()).map_err(|error| failed(&error))?;
-    if let Some(lost) = repaired.mends.iter().find(|mend| mend.loses) {
-        return Err(format!("after an error something is lost: {lost}"));
+    for mend in repaired.mends.iter() {
+        let mend = mend.map_err(|error| failed(&error))?;
+        if mend.loses {
+            return Err(format!("after an error something is lost: {mend}"));
+        }
     }
     let written = write_out(&staged, &repaired.order, 1, None::<Vec<u8>>, || Ok(()));
     written.map(drop).map_err(|error| failed(&error))

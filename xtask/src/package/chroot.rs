@@ -5,7 +5,7 @@
 //! is kept from call to call are the files.
 
 use super::{Ended, output};
-use crate::scratch::{Scratch, told};
+use crate::scratch::{Scratch, with_path};
 use crate::steps::shown;
 use hectare_oracle::tool::need;
 use hectare_oracle::walk::try_walk;
@@ -43,7 +43,7 @@ impl Chroot {
     pub(super) fn empty() -> Result<Self, Ended> {
         let chroot = Self::new()?;
         for name in ["dev", "mnt", "proc", "run", "sys"] {
-            fs::create_dir(chroot.path().join(name)).map_err(told(chroot.path()))?;
+            fs::create_dir(chroot.path().join(name)).map_err(with_path(chroot.path()))?;
         }
         Ok(chroot)
     }

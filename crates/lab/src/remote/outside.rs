@@ -129,7 +129,12 @@ fn failed(seed: u64) -> impl Fn(String) -> Error {
 }
 
 /// Makes the faults, each after some more steps; ends early if the program has ended.
-fn make(faults: u32, done: &AtomicU32, random: &mut SplitMix64, fault: &mut impl FnMut(u32) -> Checked) -> Checked {
+fn make(
+    faults: u32,
+    done: &AtomicU32,
+    random: &mut SplitMix64,
+    fault: &mut impl FnMut(u32) -> Checked,
+) -> Checked {
     for number in 0..faults {
         let more = STEPS_BETWEEN + u32::try_from(random.below(u64::from(STEPS_BETWEEN))).unwrap_or(0);
         let next = done.load(Ordering::SeqCst).saturating_add(more);
