@@ -40,8 +40,9 @@ mod fence;
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod file;
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]
-#[path = "portable.rs"]
-mod file;
+mod portable;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+use portable as file;
 mod file_options;
 mod layer;
 mod memory;

@@ -62,8 +62,10 @@ impl Topology {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(hectare_portable)))]
+#[cfg(test)]
 mod tests {
+    #![cfg(all(target_os = "linux", not(hectare_portable)))]
+
     use super::*;
     use std::fs;
 

@@ -94,7 +94,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["scratch", "span"],
             &["error", "extent"],
             &["device", "request"],
-            &["file", "layer", "memory"],
+            &["file", "layer", "memory", "portable"],
             &["crash", "dax", "sparse"],
         ],
     ),
@@ -136,7 +136,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["session"],
         ],
     ),
-    ("host", &[&["fakeroot"], &["beneath", "stat"], &["walk"]]),
+    ("host", &[&["fakeroot"], &["beneath", "stat"], &["folder", "walk"]]),
     (
         "journal",
         &[
