@@ -72,7 +72,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|api|features|msrv|package-crates|\
                      boot|ceph|fuzz|corpus|conform|crash|bench|killed|\
-                     live|mutate|package|peers|portable|python|remote|repair|resize|salvage|sanitize|soak|stress|unicode";
+                     live|mutate|package|peers|portable|python|remote|repair|resize|salvage|\
+                     sanitize|soak|stress|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

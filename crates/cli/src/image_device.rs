@@ -120,7 +120,8 @@ pub(crate) fn while_repaired<T>(
     let (held, hold) = hectare_mmp::hold_to_repair(disk, &sb, &protection, ignores).map_err(failed)?;
     if let Some(why) = hold.why_unmarked() {
         tell(format_args!(
-            "{name}: note: {why}: no other machine can see that the volume is being changed, so open it on none"
+            "{name}: note: {why}: no other machine can see that the volume is being changed, so open it on \
+             none"
         ));
     }
     let done = change(&held, &hold);

@@ -80,7 +80,8 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 2, "who knows asks no more");
         let plain = Cancel::new();
         assert!(!plain.is_cancelled());
-        plain.clone().cancel();
-        assert!(plain.is_cancelled());
+        let same = plain.clone();
+        same.cancel();
+        assert!(plain.is_cancelled() && same.is_cancelled());
     }
 }

@@ -62,10 +62,8 @@ impl Topology {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(hectare_portable)))]
 mod tests {
-    #![cfg(all(target_os = "linux", not(hectare_portable)))]
-
     use super::*;
     use std::fs;
 

@@ -17,8 +17,8 @@
 //! Programs that read or change a file on a volume do it through [`QuotaFile`]; what space owners get or give up
 //! is summed by [`SpaceChanges`].
 //!
-//! Not here: the sums of all that is in use, which are a function of all inodes; the older file formats, which ext4 keeps only in
-//! visible files.
+//! Not here: the sums of all that is in use, which are a function of all inodes; the older file formats, which
+//! ext4 keeps only in visible files.
 
 mod build;
 mod changes;

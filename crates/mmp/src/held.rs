@@ -68,7 +68,7 @@ pub fn hold(device: &Arc<dyn Device>, options: &Options) -> Result<(Arc<dyn Devi
     let Some(place) = MmpBlock::of(&sb) else { return Ok(nothing()) };
     let Some(guard) = enter(device, &sb, options)? else { return Ok(nothing()) };
     let bytes = guard.clean().render(place.seed);
-    Ok(Held::over(device, guard, place, bytes))
+    Ok(Held::over(device, guard, place, &bytes))
 }
 
 impl Hold {
@@ -146,14 +146,14 @@ impl Held {
         device: &Arc<dyn Device>,
         guard: Guard,
         place: MmpBlock,
-        bytes: [u8; LEN],
+        bytes: &[u8; LEN],
     ) -> (Arc<dyn Device>, Hold) {
         let lease = guard.lease();
         let held = Arc::new(Self {
             inner: Arc::clone(device),
             guard: Mutex::new(Some(guard)),
             lease,
-            hidden: Mutex::new(Some(Hidden { place, bytes })),
+            hidden: Mutex::new(Some(Hidden { place, bytes: *bytes })),
         });
         (Arc::<Self>::clone(&held), Hold(Holding::Marked(held)))
     }

@@ -57,7 +57,7 @@ pub fn hold_to_repair(
     let guard = Guard::take(device, &sb, place, &wait)?;
     let is_clean = found.status == Status::Clean;
     let bytes = if is_clean { bytes } else { guard.clean().render(place.seed) };
-    Ok(Held::over(device, guard, place, bytes))
+    Ok(Held::over(device, guard, place, &bytes))
 }
 
 /// Refuses a device with a volume that another host has in use, for programs that overwrite it. One whose mark
@@ -107,9 +107,12 @@ fn look(device: &dyn Device, sb: &SuperBlock, place: MmpBlock) -> Look {
     match Mmp::parse(&bytes, place.block, place.seed) {
         Ok(found) if found.check_interval > CHECK_MAX => {
             let seconds = found.check_interval;
-            damaged(Some(bytes), &format!("block {}: it asks to wait {seconds} seconds", place.block))
+            damaged(
+                Some(Box::new(bytes)),
+                &format!("block {}: it asks to wait {seconds} seconds", place.block),
+            )
         }
         Ok(found) => Look::Mark(found, bytes),
-        Err(corrupt) => damaged(Some(bytes), &corrupt),
+        Err(corrupt) => damaged(Some(Box::new(bytes)), &corrupt),
     }
 }

@@ -19,7 +19,7 @@ use std::thread;
 pub(crate) struct Unmarked {
     why: String,
     /// Where it is, and its bytes if they can be read; nothing if it can't be there.
-    found: Option<(MmpBlock, Option<[u8; LEN]>)>,
+    found: Option<(MmpBlock, Option<Box<[u8; LEN]>>)>,
 }
 
 impl Unmarked {
@@ -30,7 +30,7 @@ impl Unmarked {
     }
 
     /// A block that holds these bytes, or can't be read.
-    pub(crate) const fn at(place: MmpBlock, bytes: Option<[u8; LEN]>, why: String) -> Self {
+    pub(crate) const fn at(place: MmpBlock, bytes: Option<Box<[u8; LEN]>>, why: String) -> Self {
         Self { why, found: Some((place, bytes)) }
     }
 
@@ -44,7 +44,7 @@ impl Unmarked {
     /// # Errors
     /// [`Error::InUse`] if it was written, or is not to be waited for.
     pub(crate) fn watched(self, device: &dyn Device, sb: &SuperBlock, waits: bool) -> Result<Self> {
-        let Some((place, _)) = self.found else { return Ok(self) };
+        let Some((place, _)) = &self.found else { return Ok(self) };
         if !waits {
             return Err(Error::InUse(format!(
                 "{}: whether another host uses the volume can't be seen (MMP); if none does, say --takeover",
@@ -61,10 +61,13 @@ impl Unmarked {
 
     /// Returns an error if the block is not as it was found.
     pub(crate) fn check(&self, device: &dyn Device) -> Result<()> {
-        match self.found {
-            Some((place, bytes)) if place.read_bytes(device).ok() != bytes => Err(Error::InUse(
-                "another host writes to the block that says who uses the volume (MMP): close it there".into(),
-            )),
+        match &self.found {
+            Some((place, bytes)) if place.read_bytes(device).ok().map(Box::new) != *bytes => {
+                Err(Error::InUse(
+                    "another host writes to the block that says who uses the volume (MMP): close it there"
+                        .into(),
+                ))
+            }
             _ => Ok(()),
         }
     }

@@ -347,7 +347,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_understood_or_not(bytes in proptest::collection::vec(0_u8.., 0..9000), at in 0_u64..40) {
+        fn any_bytes_are_understood_or_not(
+            bytes in proptest::collection::vec(0_u8.., 0..9000),
+            at in 0_u64..40,
+        ) {
             let device = MemoryDevice::new(Bytes::kib(64));
             let at = (at << 10).min(65536 - u64_of(bytes.len()));
             device.write_at(Bytes::new(at), &bytes).unwrap();

@@ -1,6 +1,7 @@
 //! Opens what is left of a volume: a superblock, the places of the inode tables, the log over the blocks.
 //!
-//! Nothing here fails but for want of a superblock, and of what it can be inferred from. What is broken is noted, and done without.
+//! Nothing here fails but for want of a superblock, and of what it can be inferred from. What is broken is
+//! noted, and done without.
 
 use crate::inferred::{Inferred, infer};
 use crate::map;

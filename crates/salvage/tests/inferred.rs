@@ -36,8 +36,11 @@ fn volume(arguments: &[&str], size: &str) -> Result<Vec<u8>, Skip> {
     Ok(fs::read(&image).unwrap())
 }
 
-/// Everything that comes out, by path.
-fn all(bytes: &[u8]) -> (BTreeMap<Vec<u8>, (Kind, Vec<u8>)>, Vec<String>) {
+/// Files by path.
+type Files = BTreeMap<Vec<u8>, (Kind, Vec<u8>)>;
+
+/// Everything that comes out, and what is said of the volume.
+fn all(bytes: &[u8]) -> (Files, Vec<String>) {
     let device = MemoryDevice::from_bytes(bytes);
     let salvage = Arc::new(Salvage::survey(Arc::new(device), &Options::default(), &Quiet).unwrap());
     let mut found = BTreeMap::new();

@@ -32,7 +32,8 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Format`] if the options are impossible or the device holds something and may not be
-    /// overwritten; [`Error::Unsupported`] if another host has it in use; [`Error::Device`] if writing failed: the device then holds no volume.
+    /// overwritten; [`Error::Unsupported`] if another host has it in use; [`Error::Device`] if writing
+    /// failed: the device then holds no volume.
     pub fn format(
         device: Arc<dyn Device>,
         format: &FormatOptions,

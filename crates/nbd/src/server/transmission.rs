@@ -120,7 +120,7 @@ impl Talk<'_> {
         let mut batch = Vec::with_capacity(if is_fast { BATCH_MAX } else { 1 });
         match self.read(from) {
             Ok((request, payload)) if request.command != Command::Disconnect => {
-                batch.push((request, payload))
+                batch.push((request, payload));
             }
             _ => {
                 receiving.take();
