@@ -293,7 +293,7 @@ fn mend(device: &Arc<dyn Device>) -> Checked {
     let failed = |error: &dyn std::fmt::Display| format!("after an error it can't be mended: {error}");
     let staged = Staged::new(Arc::clone(device));
     let repaired = staged.repair(&RepairOptions::default()).map_err(|error| failed(&error))?;
-    if let Some(lost) = repaired.mends.iter().find(|mend| mend.loses) {
+    if let Some(lost) = repaired.mends.iter().flatten().find(|mend| mend.loses) {
         return Err(format!("after an error something is lost: {lost}"));
     }
     let written = write_out(&staged, &repaired.order, 1, None::<Vec<u8>>, || Ok(()));
