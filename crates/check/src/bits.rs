@@ -148,11 +148,13 @@ impl Bits {
     pub fn first_from(&self, at: u64) -> Option<u64> {
         let first = index_of(at / PAGE_BITS);
         let pages = (first..).zip(self.pages.get(first..)?);
-        pages.filter_map(|(index, page)| {
-            let start = u64_of(index) * PAGE_BITS;
-            let within = hectare_units::low16(at.saturating_sub(start));
-            page.first_from(within).map(|bit| start + u64::from(bit))
-        }).next()
+        pages
+            .filter_map(|(index, page)| {
+                let start = u64_of(index) * PAGE_BITS;
+                let within = hectare_units::low16(at.saturating_sub(start));
+                page.first_from(within).map(|bit| start + u64::from(bit))
+            })
+            .next()
     }
 
     /// Sets the bits of another bitmap of the same length; false if one was set in both.
