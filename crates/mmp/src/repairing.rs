@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What the block says.
 enum Look {
-    Mark(Mmp, [u8; LEN]),
+    Mark(Mmp, Box<[u8; LEN]>),
     Damaged(Unmarked),
 }
 
@@ -43,7 +43,7 @@ pub fn hold_to_repair(
     let Some(place) = MmpBlock::of(&sb) else { return Ok((Arc::clone(device), Hold::NOTHING)) };
     let began = Clock::Boot.now();
     let (found, bytes) = match look(&**device, &sb, place) {
-        Look::Mark(found, bytes) => (found, bytes),
+        Look::Mark(found, bytes) => (found, *bytes),
         Look::Damaged(damaged) => {
             let damaged = if ignores { damaged } else { damaged.watched(&**device, &sb, options.waits)? };
             return Ok((Arc::clone(device), Hold::unmarked(device, damaged)));
@@ -112,7 +112,7 @@ fn look(device: &dyn Device, sb: &SuperBlock, place: MmpBlock) -> Look {
                 &format!("block {}: it asks to wait {seconds} seconds", place.block),
             )
         }
-        Ok(found) => Look::Mark(found, bytes),
+        Ok(found) => Look::Mark(found, Box::new(bytes)),
         Err(corrupt) => damaged(Some(Box::new(bytes)), &corrupt),
     }
 }
