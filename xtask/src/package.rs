@@ -272,8 +272,8 @@ mod tests {
             path
         };
         let (one, same_bytes, other) = (path("a", "1"), path("b", "1"), path("c", "2"));
-        assert_eq!(same(&[one.clone()], &[same_bytes]), Ok(()));
-        assert!(same(&[one.clone()], &[other]).is_err());
+        assert_eq!(same(std::slice::from_ref(&one), &[same_bytes]), Ok(()));
+        assert!(same(std::slice::from_ref(&one), &[other]).is_err());
         assert!(same(&[one], &[]).is_err());
     }
 }

@@ -85,12 +85,15 @@ pub(crate) fn run(words: &[&str]) -> bool {
     done
 }
 
+/// A part of the comparison.
+type Part<'a> = dyn FnMut(&[Peer], &Path) -> Result<(), String> + 'a;
+
 fn compare(options: &Options) -> Result<(), String> {
     let wanted = |name: &str| options.peers.is_empty() || options.peers.iter().any(|peer| peer == name);
     let peers = adapters::prepare(&wanted)?;
     let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-peers")?;
     let mut wrong = Vec::new();
-    let mut part = |name: &str, run: &mut dyn FnMut(&[Peer], &Path) -> Result<(), String>| {
+    let mut part = |name: &str, run: &mut Part<'_>| {
         if options.has(name) {
             let done = run(&peers, scratch.path());
             done.unwrap_or_else(|reason| wrong.push(format!("{name}: {reason}")));

@@ -415,7 +415,7 @@ fn what_a_device_refuses_is_told_once_by_the_next_sync_or_close() {
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
     let fail = |times| device.add(Rule::new(Outcome::NO_SPACE).on(&[Operation::Write]).times(times));
     let refused = |result: Result<(), Error>| {
-        assert!(matches!(result, Err(Error::Device(error)) if error.is_no_space()))
+        assert!(matches!(result, Err(Error::Device(error)) if error.is_no_space()));
     };
     let file = volume.create_file("file", Creation::default()).unwrap();
     append(&file, 6, 3000, 300);

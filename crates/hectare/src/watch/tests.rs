@@ -34,8 +34,9 @@ fn a_report_cancels_also_without_progress() {
     let silent = Watch::default();
     silent.at(Step::Data, 1, None);
     assert!(silent.check("disk.img").is_ok());
-    silent.clone().cancel();
-    assert!(silent.is_cancelled());
+    let same = silent.clone();
+    same.cancel();
+    assert!(silent.is_cancelled() && same.is_cancelled());
 }
 
 /// One that cancels at the checkpoint of this number, from 0.

@@ -84,7 +84,7 @@ impl Outside {
         if let Some(error) = program.ended() {
             return Err(format!("an operation failed: {error}"));
         }
-        let closed = seed % 3 == 0;
+        let closed = seed.is_multiple_of(3);
         if closed {
             volume.close().map_err(|error| format!("it can't be closed: {error}"))?;
             program.everything_is_durable();
