@@ -30,6 +30,7 @@ pub(crate) fn print() -> Outcome {
 fn lines() -> Vec<(&'static str, String)> {
     let (written, read) = features();
     let (major, minor) = hectare_fuse::PROTOCOL;
+    #[cfg_attr(not(feature = "store"), allow(unused_mut))]
     let mut lines = vec![
         ("", concat!("hectare ", env!("CARGO_PKG_VERSION")).to_owned()),
         ("compiler", env!("HECTARE_COMPILER").to_owned()),

@@ -32,10 +32,9 @@ use std::collections::BTreeMap;
 const MANIFEST_MAGIC: [u8; 8] = *b"HECTSTOR";
 const TABLE_MAGIC: [u8; 8] = *b"HECTTABL";
 const LIST_MAGIC: [u8; 8] = *b"HECTLIST";
-/// The version of the format of manifests without patches and lists.
-pub const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 /// That of a manifest with patches or a list of tables.
-const VERSION_PATCHED: u32 = 2;
+pub const VERSION_PATCHED: u32 = 2;
 const SLOT_LEN: usize = 32;
 const MANIFEST_HEAD: usize = 96;
 const TABLE_HEAD: usize = 40;
