@@ -81,7 +81,7 @@ pub use error::{Error, Result};
 pub use garbage::{Swept, sweep};
 #[cfg(feature = "client")]
 pub use image::ImageDevice;
-pub use manifest::{VERSION as MANIFEST_VERSION, digest};
+pub use manifest::{VERSION_PATCHED as MANIFEST_VERSION, digest};
 #[cfg(feature = "client")]
 pub use open::{Kind, Opened, Summary, create, kind_of, open, summary};
 #[cfg(feature = "client")]
