@@ -62,7 +62,8 @@ impl Topology {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(hectare_portable)))]
+#[cfg(test)]
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod tests {
     use super::*;
     use std::fs;
