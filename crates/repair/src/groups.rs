@@ -141,7 +141,10 @@ impl Work<'_> {
             let group = GroupNr::new(nr);
             let base = u64::from(geometry.base_meta_blocks(group));
             let first = geometry.first_block(group).get();
-            taken.push((first, first + base));
+            // A range without blocks would overlap a table that crosses the border of groups.
+            if base > 0 {
+                taken.push((first, first + base));
+            }
         }
         for nr in 0..geometry.groups() {
             let group = GroupNr::new(nr);
