@@ -104,7 +104,8 @@ mod tests {
     }
 
     fn record(used: u64) -> Record {
-        let space = Resource { used, soft: 7, hard: 8, expires: 9 };
+        // Limits are kept in KiB.
+        let space = Resource { used, soft: 7 << 10, hard: 8 << 10, expires: 9 };
         Record { space, ..Record::default() }
     }
 
