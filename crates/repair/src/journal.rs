@@ -23,6 +23,7 @@ use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
+use hectare_ext4::time::Timestamp;
 use hectare_journal::format::JournalSuperblock;
 use hectare_journal::recovery::{self, Damaged, Recovery, RecoveryError};
 use hectare_units::{Bytes, InodeNr, TxnId, index_of, low32};
@@ -151,7 +152,10 @@ impl Work<'_> {
         // What the engine logs meanwhile is of no use later.
         let journal =
             place.is_external.then(|| JournalDevice(Arc::new(OverlayDevice::new(Arc::clone(&place.device)))));
-        let options = OpenOptions { journal, ..OpenOptions::default() };
+        // A repair that begins again makes the same.
+        let fixed_time = Some(Timestamp::from_seconds(self.options.now.into()));
+        let seed = Some(self.options.now.into());
+        let options = OpenOptions { journal, fixed_time, seed, ..OpenOptions::default() };
         Volume::open(device, options).is_ok_and(|volume| volume.close().is_ok())
     }
 
