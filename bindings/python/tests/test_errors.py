@@ -176,6 +176,8 @@ def test_a_forked_child_writes_nothing(image):
 
 
 def test_what_was_not_closed_is_closed_with_a_warning(image):
+    # What other tests left is collected before.
+    gc.collect()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         hectare.open(image, "rw").write_bytes("/f", b"x")

@@ -50,6 +50,7 @@ def test_what_progress_raises_ends_the_call(tree, tmp_path):
         lambda: hectare.build(tree, image, progress=progress),
         lambda: hectare.mkfs(image, "64M", progress=progress),
     ]:
+        image.unlink(missing_ok=True)
         with pytest.raises(KeyError):
             call()
     # Whether it was in time to cancel or not: there is no half of an image.

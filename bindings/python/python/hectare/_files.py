@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 BUFFER_SIZE = 128 * 1024
 
 
+def _offset(offset: int) -> int:
+    """An offset in a file, which is a signed number of 64 bits, as for `os.pread`."""
+    if offset >= 1 << 63:
+        raise OverflowError("an offset has at most 63 bits")
+    return offset
+
+
 class VolumeFile(io.RawIOBase):
     """An open regular file of a volume: unbuffered, with one position.
 
@@ -80,12 +87,12 @@ class VolumeFile(io.RawIOBase):
     def pread(self, size: int, offset: int) -> bytes:
         """Reads up to `size` bytes at `offset`, as `os.pread`."""
         self._check_readable()
-        return self._native.pread(size, offset)
+        return self._native.pread(size, _offset(offset))
 
     def pwrite(self, data: Any, offset: int) -> int:
         """Writes a buffer at `offset`, as `os.pwrite`."""
         self._check_writable()
-        return self._native.pwrite(data, offset)
+        return self._native.pwrite(data, _offset(offset))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Moves the position; `os.SEEK_DATA` and `os.SEEK_HOLE` are understood."""
