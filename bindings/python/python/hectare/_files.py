@@ -15,9 +15,9 @@ BUFFER_SIZE = 128 * 1024
 
 
 def _offset(offset: int) -> int:
-    """An offset in a file, which is a signed number of 64 bits, as for `os.pread`."""
+    """An offset or size, which is a signed number of 64 bits, as for `os.pread`."""
     if offset >= 1 << 63:
-        raise OverflowError("an offset has at most 63 bits")
+        raise OverflowError("an offset or a size has at most 63 bits")
     return offset
 
 
@@ -72,7 +72,7 @@ class VolumeFile(io.RawIOBase):
         if size is None or size < 0:
             return self.readall()
         self._check_readable()
-        return self._native.read(size)
+        return self._native.read(_offset(size))
 
     def readall(self) -> bytes:
         """Reads to the end."""
