@@ -20,6 +20,7 @@ pub(crate) fn enter(
 }
 
 /// Refuses a device that holds a volume which another host has in use, before it is overwritten.
+#[cfg(feature = "format")]
 pub(crate) fn refuse_living(device: &dyn Device, options: &OpenOptions) -> Result<()> {
     Ok(hectare_mmp::refuse_living(device, &how(options))?)
 }
