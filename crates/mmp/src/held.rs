@@ -177,12 +177,13 @@ impl Held {
         let Ok(sb) = SuperBlock::parse(bytes, Bytes::new(u64::MAX)) else { return Ok(()) };
         let place = MmpBlock::of(&sb);
         let mut hidden = self.hidden.lock();
-        if hidden.as_ref().map(|hidden| hidden.place) == place {
+        let old = hidden.as_ref().map(|hidden| (hidden.place, hidden.bytes));
+        if old.map(|(place, _)| place) == place {
             return Ok(());
         }
-        let next = match (place, hidden.take()) {
+        let next = match (place, old) {
             // Sealed otherwise: the program has written it so before.
-            (Some(place), Some(hidden)) if place.at == hidden.place.at => Some(Hidden { place, ..hidden }),
+            (Some(place), Some((was, bytes))) if place.at == was.at => Some(Hidden { place, bytes }),
             (Some(place), _) => {
                 let mut bytes = [0; LEN];
                 self.inner.read_at(place.at, &mut bytes)?;
@@ -190,20 +191,21 @@ impl Held {
             }
             (None, _) => None,
         };
-        *hidden = next;
-        drop(hidden);
-        match &*self.guard.lock() {
-            Some(guard) => guard.follow(&sb).map_err(|error| match error {
+        if let Some(guard) = &*self.guard.lock() {
+            let unsupported = Reason::Unsupported("the MMP block");
+            guard.follow(&sb).map_err(|error| match error {
                 crate::Error::Device(error) => error,
-                _ => Error::new(
-                    self.inner.name(),
-                    Operation::Write,
-                    None,
-                    Reason::Unsupported("the MMP block"),
-                ),
-            }),
-            None => Ok(()),
+                _ => Error::new(self.inner.name(), Operation::Write, None, unsupported),
+            })?;
         }
+        // The program may have used the old block for something else already.
+        if let Some((was, bytes)) = old
+            && next.as_ref().is_none_or(|next| next.place.at != was.at)
+        {
+            self.inner.write_at(was.at, &bytes)?;
+        }
+        *hidden = next;
+        Ok(())
     }
 
     /// Writes all but the block, which is kept.

@@ -86,6 +86,31 @@ fn the_program_finds_it_clean_and_others_find_it_in_use() {
     assert_eq!(mark(&*disk, &sb, new).status, Status::Clean);
 }
 
+/// What was written into the block before the superblock said that it is no longer the mark's was lost: a quota
+/// file that took it began with our mark.
+#[test]
+fn regression_a_block_used_before_the_superblock_says_so_keeps_its_content() {
+    let disk = match protected() {
+        Ok(disk) => disk,
+        Err(reason) => skip!("a_block_used_before_the_superblock_says_so", reason),
+    };
+    let inner: Arc<dyn Device> = Arc::<MemoryDevice>::clone(&disk);
+    let sb = superblock(&*disk);
+    let old = BlockNr::new(sb.raw().s_mmp_block.get()).offset(sb.geometry().block_size);
+    let is_used = |device: &dyn Device| {
+        let mut block = [0; 1024];
+        device.read_at(old, &mut block).unwrap();
+        block == [7; 1024]
+    };
+    let (held, hold_) = hold(&inner, &Options::default()).unwrap();
+    held.write_at(old, &[7; 1024]).unwrap();
+    held.write_at(SUPERBLOCK_OFFSET, &moved(&sb, BlockNr::new(12_000)).render(GroupNr::new(0))).unwrap();
+    assert!(is_used(&*disk) && is_used(&*held));
+    drop(held);
+    hold_.release().unwrap();
+    assert!(is_used(&*disk));
+}
+
 #[test]
 fn another_hosts_mark_ends_all_changes() {
     let disk = match protected() {

@@ -330,3 +330,18 @@ fn the_volume_of_a_partition_is_changed_and_nothing_around_it() {
     fs::remove_file(part).unwrap();
     fs::remove_file(whole).unwrap();
 }
+
+/// The block of the protection was taken for a new file before the superblock had let it go: the file began with
+/// our mark.
+#[test]
+fn regression_what_takes_the_block_of_the_protection_is_not_overwritten_by_its_mark() {
+    for features in ["^mmp,quota", "^mmp,orphan_file", "^mmp,project,quota"] {
+        let image = hectare_oracle::scratch::fresh("tune-mmp");
+        if let Err(reason) = mke2fs(&["-t", "ext4", "-O", "mmp"], &image, "32M") {
+            skip!("tune::what_takes_the_block_of_the_protection", reason);
+        }
+        hectare(&["tune", "-O", features, image.to_str().unwrap()]).ok();
+        assert_clean(&image).unwrap();
+        fs::remove_file(image).unwrap();
+    }
+}
