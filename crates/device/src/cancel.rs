@@ -44,6 +44,12 @@ impl Cancel {
         self.0.asked.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the wish was expressed. Polls nothing, and is no checkpoint.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
     /// A checkpoint: whether the call is to end.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {

@@ -289,6 +289,45 @@ macro_rules! of_inner {
 }
 pub(crate) use of_inner;
 
+/// Inside `impl Device` for a layer that may refuse operations: these methods ask its method `pass`, with the
+/// operation and its place, and are then done by the device below, which is its field `inner`.
+macro_rules! once_passed {
+    (write_at) => {
+        fn write_at(&self, at: Bytes, data: &[u8]) -> $crate::Result<()> {
+            self.pass($crate::Operation::Write, Some($crate::Span::new(at, Bytes::of(data.len()))))?;
+            self.inner.write_at(at, data)
+        }
+    };
+    (write_all_at) => {
+        fn write_all_at(&self, at: Bytes, parts: &[std::io::IoSlice<'_>]) -> $crate::Result<()> {
+            self.pass($crate::Operation::Write, Some($crate::Span::new(at, $crate::total_len(parts))))?;
+            self.inner.write_all_at(at, parts)
+        }
+    };
+    (flush) => {
+        fn flush(&self) -> $crate::Result<()> {
+            self.pass($crate::Operation::Flush, None)?;
+            self.inner.flush()
+        }
+    };
+    (zero) => {
+        fn zero(&self, at: Bytes, len: Bytes) -> $crate::Result<()> {
+            self.pass($crate::Operation::Zero, Some($crate::Span::new(at, len)))?;
+            self.inner.zero(at, len)
+        }
+    };
+    (discard) => {
+        fn discard(&self, at: Bytes, len: Bytes) -> $crate::Result<()> {
+            self.pass($crate::Operation::Discard, Some($crate::Span::new(at, len)))?;
+            self.inner.discard(at, len)
+        }
+    };
+    ($($method:ident),+) => {
+        $($crate::device::once_passed!($method);)+
+    };
+}
+pub(crate) use once_passed;
+
 /// The length of all parts together.
 #[must_use]
 pub fn total_len(parts: &[IoSlice<'_>]) -> Bytes {

@@ -26,7 +26,6 @@ mod punch;
 mod uffd_insert;
 mod write_queue;
 
-pub use atomic_create::PendingFile;
 pub use lock::{Claim, MOUNT_KEY};
 pub use place::check as check_output_place;
 
@@ -87,7 +86,7 @@ pub struct FileDevice {
     /// Whether the host was found unable to make a single write durable.
     no_dsync: AtomicBool,
     /// The directory that holds a new name not yet known to be durable.
-    unsynced_dir: Mutex<Option<File>>,
+    pub(crate) unsynced_dir: Mutex<Option<File>>,
 }
 
 /// What the file is.

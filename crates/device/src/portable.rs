@@ -20,16 +20,16 @@
 
 use crate::device::{check_change, check_range, total_len};
 use crate::os::{AsFd, BorrowedFd, FileExt};
+use crate::pending::{PendingFile, hidden_name, parent_dir, parent_of};
 use crate::scratch::with_scratch;
 use crate::{Device, Error, FileOptions, Operation, Overwrite, Reason, Result, Span, Topology};
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::Mutex;
-use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often a lock is tried for, and the first pause between; each other is twice the one before.
@@ -47,7 +47,7 @@ pub struct FileDevice {
     read_only: bool,
     zeroed: bool,
     /// The directory that holds a new name not yet known to be durable.
-    unsynced_dir: Mutex<Option<File>>,
+    pub(crate) unsynced_dir: Mutex<Option<File>>,
 }
 
 /// An open image and its lock. Made by [`FileDevice::claim`].
@@ -236,8 +236,16 @@ impl FileOptions {
         self.refuse_direct(&name, Operation::Create)?;
         // Through a symbolic link the file it leads to is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let hidden = hidden_name(&path);
-        let file = open_new(&hidden).map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
+        let (hidden, file) = loop {
+            let hidden = hidden_name(&path);
+            match open_new(&hidden) {
+                // Left by a program of the same number that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    break (hidden, made.map_err(|error| Error::io(&name, Operation::Create, None, &error))?);
+                }
+            }
+        };
         // From here on dropping it removes the hidden name.
         let mut pending = PendingFile { device: None, hidden: Some(hidden), path, overwrite };
         pending.device = Some(self.prepare(file, &name, len)?);
@@ -352,76 +360,9 @@ fn check_replaceable(path: &Path, name: &str, overwrite: Overwrite) -> Result<()
     }
 }
 
-/// The directory a path lies in.
-fn parent_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// The directory a path lies in, opened so that it can be made durable; `None` if the host does not open
-/// directories, as Windows doesn't, or it may not be read.
-fn parent_dir(path: &Path) -> Option<File> {
-    File::open(parent_of(path)).ok()
-}
-
-/// A name beside the final one that is unique in this and all other processes.
-fn hidden_name(path: &Path) -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".hectare-{}-{count}", std::process::id()))
-}
-
-/// A file under construction.
-pub struct PendingFile {
-    /// `None` once published.
-    device: Option<FileDevice>,
-    /// `None` once it has its final name.
-    hidden: Option<PathBuf>,
-    path: PathBuf,
-    overwrite: Overwrite,
-}
-
 impl PendingFile {
-    /// The device to build on.
-    ///
-    /// # Panics
-    /// Never: the device is there until [`PendingFile::publish`] takes it with the value.
-    #[must_use]
-    pub fn device(&self) -> &FileDevice {
-        self.device.as_ref().expect("it is taken only when the value is consumed")
-    }
-
-    /// Gives it another final name in the same directory: for a file that is named after its content.
-    #[must_use]
-    pub fn renamed(mut self, name: impl AsRef<OsStr>) -> Self {
-        self.path.set_file_name(name);
-        self
-    }
-
-    /// Gives the file its name. It is durable under that name once [`Device::flush`] of what is returned has
-    /// succeeded.
-    ///
-    /// # Errors
-    /// If meanwhile there is a file of that name and it is not to be replaced, or the directory does not take
-    /// it. The file is then gone.
-    ///
-    /// # Panics
-    /// Never: the device is there until this takes it.
-    pub fn publish(mut self) -> Result<FileDevice> {
-        let mut device = self.device.take().expect("it is taken only here");
-        self.give_name().map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                Error::new(&device.name, Operation::Publish, None, Reason::Exists)
-            }
-            _ => Error::io(&device.name, Operation::Publish, None, &error),
-        })?;
-        *device.unsynced_dir.get_mut() = parent_dir(&self.path);
-        Ok(device)
-    }
-
-    fn give_name(&mut self) -> io::Result<()> {
+    /// Gives the file its final name.
+    pub(crate) fn give_name(&mut self, _: &FileDevice) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return Ok(()) };
         match self.overwrite {
             Overwrite::Replace => fs::rename(hidden, &self.path)?,
@@ -438,17 +379,6 @@ impl PendingFile {
         }
         self.hidden = None;
         Ok(())
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        // Some hosts don't remove what is open.
-        self.device = None;
-        if let Some(hidden) = &self.hidden {
-            // Nothing better can be done than to leave it.
-            let _ = fs::remove_file(hidden);
-        }
     }
 }
 

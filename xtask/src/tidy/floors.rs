@@ -94,7 +94,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["scratch", "span"],
             &["error", "extent"],
             &["device", "request"],
-            &["file", "layer", "memory", "portable"],
+            &["file", "layer", "memory", "pending", "portable"],
             &["crash", "dax", "sparse"],
         ],
     ),

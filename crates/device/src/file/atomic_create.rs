@@ -9,28 +9,18 @@
 //! linking and `RENAME_NOREPLACE` refuse that in one step.
 
 use super::FileDevice;
-use super::options::{check_replaceable, new_mode, open_error, parent_dir};
-use super::place::{self, parent_of};
+use super::options::{check_replaceable, new_mode, open_error};
+use super::place;
 use crate::file_options::{FileOptions, Overwrite};
+use crate::pending::{PendingFile, hidden_name, parent_of};
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
-use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A file under construction.
-pub struct PendingFile {
-    /// `None` once published.
-    device: Option<FileDevice>,
-    /// The hidden name, where there is one.
-    hidden: Option<PathBuf>,
-    path: PathBuf,
-    overwrite: Overwrite,
-}
+use std::path::Path;
 
 impl FileOptions {
     /// Makes a new sparse file of `len` zeros that appears under its name only when
@@ -81,52 +71,18 @@ impl PendingFile {
         Ok(pending)
     }
 
-    /// The device to build on.
-    ///
-    /// # Panics
-    /// Never: the device is there until [`PendingFile::publish`] takes it with the value.
-    #[must_use]
-    pub fn device(&self) -> &FileDevice {
-        self.device.as_ref().expect("it is taken only when the value is consumed")
-    }
-
-    /// Gives it another final name in the same directory: for a file that is named after its content.
-    #[must_use]
-    pub fn renamed(mut self, name: impl AsRef<OsStr>) -> Self {
-        self.path.set_file_name(name);
-        self
-    }
-
-    /// Gives the file its name. It is durable under that name once [`Device::flush`](crate::Device::flush) of
-    /// what is returned has succeeded.
-    ///
-    /// # Errors
-    /// If meanwhile there is a file of that name and it is not to be replaced, or the directory does not take
-    /// it. The file is then gone.
-    ///
-    /// # Panics
-    /// Never: the device is there until this takes it.
-    pub fn publish(mut self) -> Result<FileDevice> {
-        let mut device = self.device.take().expect("it is taken only here");
-        self.give_name(&device).map_err(|errno| match errno {
-            Errno::EXIST => Error::new(&device.name, Operation::Publish, None, Reason::Exists),
-            errno => Error::errno(&device.name, Operation::Publish, None, errno),
-        })?;
-        *device.unsynced_dir.get_mut() = parent_dir(&self.path);
-        Ok(device)
-    }
-
-    fn give_name(&mut self, device: &FileDevice) -> rustix::io::Result<()> {
+    /// Gives the file its final name.
+    pub(crate) fn give_name(&mut self, device: &FileDevice) -> io::Result<()> {
         if self.hidden.is_none() {
             if self.overwrite == Overwrite::Refuse {
-                return link(device, &self.path);
+                return Ok(link(device, &self.path)?);
             }
             // A link cannot replace; a rename can.
             let hidden = hidden_name(&self.path);
             link(device, &hidden)?;
             self.hidden = Some(hidden);
         }
-        let Some(hidden) = &self.hidden else { return Err(Errno::NOENT) };
+        let Some(hidden) = &self.hidden else { return Err(Errno::NOENT.into()) };
         match self.overwrite {
             Overwrite::Refuse => rename_new(hidden, &self.path)?,
             Overwrite::Replace => rustix::fs::rename(hidden, &self.path)?,
@@ -150,23 +106,6 @@ fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
         Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(to).is_ok() => Err(Errno::EXIST),
         Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::rename(from, to),
         result => result,
-    }
-}
-
-/// A name beside the final one that is unique in this and all other processes.
-fn hidden_name(path: &Path) -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    // The final name is left out: with it, a name near the limit of 255 bytes would become too long.
-    path.with_file_name(format!(".hectare-{}-{count}", std::process::id()))
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        if let Some(hidden) = &self.hidden {
-            // Nothing better can be done than to leave it.
-            let _ = fs::remove_file(hidden);
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::direct::Direct;
 use super::{FileDevice, FileKind, file_type, lock, not_a_device, place, too_large};
 use crate::device::Device;
 use crate::file_options::{FileOptions, Overwrite};
+use crate::pending::parent_dir;
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -156,9 +157,4 @@ pub(super) fn open_error(name: &str, operation: Operation, errno: Errno) -> Erro
     }
     let busy = "it is mounted or in use; unmount it first".to_owned();
     Error::new(name, operation, None, Reason::Busy(busy))
-}
-
-/// The directory a path lies in, opened so that it can be made durable; `None` if it may not be read.
-pub(super) fn parent_dir(path: &Path) -> Option<File> {
-    File::open(place::parent_of(path)).ok()
 }

@@ -3,6 +3,7 @@
 //! A target such as `/dev/sdb`, of a disk that does not exist, would otherwise become a regular file that
 //! fills the host's memory, and the next program takes it for the disk. Existing files are not checked.
 
+use crate::pending::parent_of;
 use crate::{Error, Operation, Reason, Result};
 use rustix::io::Errno;
 use std::os::unix::fs::MetadataExt;
@@ -86,14 +87,6 @@ fn is_among_devices(folder: &Path) -> bool {
     }
     let is_mounted = here != device(Path::new("/"));
     (is_mounted || folder.starts_with(DEV)) && !folder.starts_with(DEV_FILES)
-}
-
-/// The directory a path lies in.
-pub(super) fn parent_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
 
 #[cfg(test)]

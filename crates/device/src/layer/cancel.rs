@@ -5,15 +5,18 @@
 //! is refused only before its first change, and then continues to its end, so that cancelling never leaves a
 //! volume half changed.
 //!
+//! Hazard: a device whose mark is held (`hectare_mmp::hold`) is wrapped, not the one below it: writing the mark
+//! would count as the first change.
+//!
 //! Hazard: work above may take a refused read for a damaged place, and continue. It can't act on that: a wish is
 //! never withdrawn, and the first change is refused as well.
 
-use crate::device::of_inner;
+use crate::device::{of_inner, once_passed};
+use crate::os::BorrowedFd;
 use crate::{Cancel, Device, Error, Operation, Reason, Result, Span, total_len};
 use hectare_units::Bytes;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The moment up to which a call can be cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,15 +36,22 @@ pub struct CancelDevice<D> {
     inner: D,
     cancel: Cancel,
     until: Until,
-    /// The moment is past.
-    is_past: AtomicBool,
+    /// What was decided: the first thread that must decide does so for all.
+    decided: AtomicU8,
 }
+
+/// Nothing: the call may still be cancelled.
+const OPEN: u8 = 0;
+/// The moment is past: nothing is refused any more.
+const PAST: u8 = 1;
+/// The call is cancelled: everything is refused.
+const REFUSED: u8 = 2;
 
 impl<D: Device> CancelDevice<D> {
     /// Wraps a device for one call.
     #[must_use]
     pub fn new(inner: D, cancel: Cancel, until: Until) -> Self {
-        Self { inner, cancel, until, is_past: AtomicBool::new(false) }
+        Self { inner, cancel, until, decided: AtomicU8::new(OPEN) }
     }
 
     /// The device below, which refuses nothing.
@@ -53,7 +63,7 @@ impl<D: Device> CancelDevice<D> {
     /// Whether it is too late to cancel: the call continues to its end, whatever is wished.
     #[must_use]
     pub fn is_past(&self) -> bool {
-        self.is_past.load(Ordering::Relaxed)
+        self.decided.load(Ordering::Relaxed) == PAST
     }
 
     fn pass(&self, operation: Operation, span: Option<Span>) -> Result<()> {
@@ -61,23 +71,38 @@ impl<D: Device> CancelDevice<D> {
         if self.is_past() || is_of_writes {
             return Ok(());
         }
-        if self.cancel.is_cancelled() {
-            return Err(Error::new(self.inner.name(), operation, span, Reason::Cancelled));
-        }
         let ends = match self.until {
             Until::End => false,
             Until::FirstChange => operation.changes(),
             Until::FirstFlush => operation == Operation::Flush,
         };
-        if ends {
-            self.is_past.store(true, Ordering::Relaxed);
+        let wanted = match self.cancel.is_cancelled() {
+            true => REFUSED,
+            false if ends => PAST,
+            false => OPEN,
+        };
+        if self.decide(wanted) == REFUSED {
+            return Err(Error::new(self.inner.name(), operation, span, Reason::Cancelled));
         }
         Ok(())
+    }
+
+    /// Decides, unless that was done; returns what holds. Two threads can't disagree: one of them would be let
+    /// through to the first change, and the other refused the second.
+    fn decide(&self, wanted: u8) -> u8 {
+        if wanted == OPEN {
+            return self.decided.load(Ordering::Relaxed);
+        }
+        match self.decided.compare_exchange(OPEN, wanted, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => wanted,
+            Err(decided) => decided,
+        }
     }
 }
 
 impl<D: Device> Device for CancelDevice<D> {
     of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment, fences);
+    once_passed!(write_at, write_all_at, flush, zero, discard);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         self.pass(Operation::Read, Some(Span::new(at, Bytes::of(buf.len()))))?;
@@ -89,36 +114,11 @@ impl<D: Device> Device for CancelDevice<D> {
         self.inner.read_fresh(at, buf)
     }
 
-    fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
-        self.pass(Operation::Write, Some(Span::new(at, Bytes::of(data.len()))))?;
-        self.inner.write_at(at, data)
-    }
-
-    fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
-        self.pass(Operation::Write, Some(Span::new(at, total_len(parts))))?;
-        self.inner.write_all_at(at, parts)
-    }
-
     /// Counts as a change, and as a flush.
     fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         self.pass(Operation::Write, Some(Span::new(at, total_len(parts))))?;
         self.pass(Operation::Flush, None)?;
         self.inner.write_durable(at, parts)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.pass(Operation::Flush, None)?;
-        self.inner.flush()
-    }
-
-    fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
-        self.pass(Operation::Zero, Some(Span::new(at, len)))?;
-        self.inner.zero(at, len)
-    }
-
-    fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
-        self.pass(Operation::Discard, Some(Span::new(at, len)))?;
-        self.inner.discard(at, len)
     }
 
     fn copy_from(&self, at: Bytes, source: BorrowedFd<'_>, source_at: Bytes, len: Bytes) -> Result<Bytes> {
@@ -144,6 +144,7 @@ impl<D: Device> Device for CancelDevice<D> {
 mod tests {
     use super::*;
     use crate::MemoryDevice;
+    use std::sync::{Arc, Weak};
 
     type Deed = fn(&dyn Device) -> Result<()>;
 
@@ -186,6 +187,26 @@ mod tests {
             assert!(before == device.inner().to_vec());
             assert_eq!(device.resize(Bytes::kib(1)).is_ok(), until == Until::FirstFlush, "{until:?}");
         }
+    }
+
+    #[test]
+    fn two_changes_at_the_moment_are_not_let_through_and_refused() {
+        let calls = AtomicU8::new(0);
+        let device: Arc<CancelDevice<MemoryDevice>> = Arc::new_cyclic(|device: &Weak<_>| {
+            let device = device.clone();
+            let cancel = Cancel::polling(move || {
+                if calls.fetch_add(1, Ordering::Relaxed) > 0 {
+                    return true;
+                }
+                // Between this answer and its use another change is refused.
+                let other: Arc<CancelDevice<MemoryDevice>> = device.upgrade().unwrap();
+                assert!(is_refused(&*other, WRITE));
+                false
+            });
+            CancelDevice::new(MemoryDevice::new(Bytes::kib(4)), cancel, Until::FirstChange)
+        });
+        assert!(is_refused(&*device, WRITE));
+        assert!(device.inner().to_vec().iter().all(|byte| *byte == 0));
     }
 
     #[test]

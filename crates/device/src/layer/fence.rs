@@ -3,7 +3,7 @@
 //! A device that cuts operations into requests, or makes requests again by itself, has to ask for each of them
 //! ([`Device::add_fence`]); this layer asks once for each operation.
 
-use crate::device::{check_change, copy_through_memory, of_inner};
+use crate::device::{check_change, copy_through_memory, of_inner, once_passed};
 use crate::fence::pass;
 use crate::os::BorrowedFd;
 use crate::{Device, Error, Fence, Operation, Reason, Result, Span};
@@ -39,6 +39,8 @@ impl<D: Device> FencedDevice<D> {
 
 impl<D: Device> Device for FencedDevice<D> {
     of_inner!(name, len, is_zeroed, discards_to_zeros, extent_at, is_read_only, alignment, fences);
+    // A flush changes nothing, but its caller is promised something that the next owner may undo.
+    once_passed!(write_at, write_all_at, flush, zero, discard);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(at, buf)
@@ -48,35 +50,9 @@ impl<D: Device> Device for FencedDevice<D> {
         self.inner.read_fresh(at, buf)
     }
 
-    fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
-        self.pass(Operation::Write, Some(Span::new(at, Bytes::of(data.len()))))?;
-        self.inner.write_at(at, data)
-    }
-
-    fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
-        self.pass(Operation::Write, Some(Span::new(at, crate::total_len(parts))))?;
-        self.inner.write_all_at(at, parts)
-    }
-
     fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         self.pass(Operation::Write, Some(Span::new(at, crate::total_len(parts))))?;
         self.inner.write_durable(at, parts)
-    }
-
-    /// A flush changes nothing, but its caller is promised something that the next owner may undo.
-    fn flush(&self) -> Result<()> {
-        self.pass(Operation::Flush, None)?;
-        self.inner.flush()
-    }
-
-    fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
-        self.pass(Operation::Zero, Some(Span::new(at, len)))?;
-        self.inner.zero(at, len)
-    }
-
-    fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
-        self.pass(Operation::Discard, Some(Span::new(at, len)))?;
-        self.inner.discard(at, len)
     }
 
     /// Through memory, so that each piece is asked for: the whole may take long.

@@ -75,6 +75,8 @@ errnos! {
     LOOP = 40, 62, 1921;
     /// Too large a value.
     OVERFLOW = 75, 84, 534;
+    /// Cancelled.
+    CANCELED = 125, 89, 1223;
     /// Not a valid name here.
     ILSEQ = 84, 92, 1113;
     /// The connection is shut down.

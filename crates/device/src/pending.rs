@@ -1,0 +1,94 @@
+//! A file under construction, which gets its final name when it is finished. How it is made, and how it gets its
+//! name, is the host's: `file/atomic_create.rs` and `portable.rs`.
+//!
+//! Invariant: dropping an unfinished one removes its hidden name, if it has one.
+
+use crate::{Device, Error, FileDevice, Operation, Overwrite, Reason, Result};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A file under construction.
+pub struct PendingFile {
+    /// `None` once published.
+    pub(crate) device: Option<FileDevice>,
+    /// The hidden name, while there is one.
+    pub(crate) hidden: Option<PathBuf>,
+    pub(crate) path: PathBuf,
+    pub(crate) overwrite: Overwrite,
+}
+
+impl PendingFile {
+    /// The device to build on.
+    ///
+    /// # Panics
+    /// Never: the device is there until [`PendingFile::publish`] takes it with the value.
+    #[must_use]
+    pub fn device(&self) -> &FileDevice {
+        self.device.as_ref().expect("it is taken only when the value is consumed")
+    }
+
+    /// Gives it another final name in the same directory: for a file that is named after its content.
+    #[must_use]
+    pub fn renamed(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.path.set_file_name(name);
+        self
+    }
+
+    /// Gives the file its name. It is durable under that name once [`Device::flush`] of what is returned has
+    /// succeeded.
+    ///
+    /// # Errors
+    /// If meanwhile there is a file of that name and it is not to be replaced, or the directory does not take
+    /// it. The file is then gone.
+    ///
+    /// # Panics
+    /// Never: the device is there until this takes it.
+    pub fn publish(mut self) -> Result<FileDevice> {
+        let mut device = self.device.take().expect("it is taken only here");
+        self.give_name(&device).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Error::new(device.name(), Operation::Publish, None, Reason::Exists)
+            }
+            _ => Error::io(device.name(), Operation::Publish, None, &error),
+        })?;
+        *device.unsynced_dir.get_mut() = parent_dir(&self.path);
+        Ok(device)
+    }
+}
+
+impl Drop for PendingFile {
+    fn drop(&mut self) {
+        // Some hosts don't remove what is open.
+        self.device = None;
+        if let Some(hidden) = &self.hidden {
+            // Nothing better can be done than to leave it.
+            let _ = fs::remove_file(hidden);
+        }
+    }
+}
+
+/// The directory a path lies in.
+pub(crate) fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The directory a path lies in, opened so that it can be made durable; `None` if the host does not open
+/// directories, as Windows doesn't, or it may not be read.
+pub(crate) fn parent_dir(path: &Path) -> Option<File> {
+    File::open(parent_of(path)).ok()
+}
+
+/// A name beside the final one that is unique in this and all other processes that run; one that was killed may
+/// have left a file of that name.
+pub(crate) fn hidden_name(path: &Path) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    // The final name is left out: with it, a name near the limit of 255 bytes would become too long.
+    path.with_file_name(format!(".hectare-{}-{count}", std::process::id()))
+}
