@@ -2,9 +2,12 @@
 //!
 //! A range is cut at the ends of segments and chunks, and each part goes to the physical volume that has it. A
 //! flush reaches all of them.
+//!
+//! Hazard: a fence is known to the device that its mark lies on. Requests that other devices make again by
+//! themselves, after a lost connection, are not fenced.
 
 use hectare_device::{
-    Device, Error, Extent, Operation, Reason, Result, Span, check_change, check_range, total_len,
+    Device, Error, Extent, Fence, Operation, Reason, Result, Span, check_change, check_range, total_len,
 };
 use hectare_units::{Bytes, index_of, u64_of};
 use std::io::IoSlice;
@@ -180,6 +183,20 @@ impl Device for LogicalVolume {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// Where the mark lies on one device, that one heeds the fence.
+    fn add_fence(&self, at: Bytes, fence: &Arc<dyn Fence>) {
+        let mark = Span::new(at, Bytes::of(fence.mark_len()));
+        if mark.fits(self.len)
+            && let Some((device, at)) = self.only_run(mark)
+        {
+            device.add_fence(at, fence);
+        }
+    }
+
+    fn remove_fence(&self, fence: &Arc<dyn Fence>) {
+        self.devices.iter().for_each(|device| device.remove_fence(fence));
     }
 
     fn alignment(&self) -> u32 {
