@@ -170,7 +170,8 @@ pub(crate) fn move_to(core: &Core, inode: &Arc<CachedInode>, extent: Extent, to:
     // The numbers may come from a client.
     let is_inside =
         |end: u64| to.get() >= geometry.first_data_block.into() && end <= geometry.blocks_count.get();
-    if !to.get().checked_add(extent.len.into()).is_some_and(is_inside) {
+    let end = to.get().checked_add(extent.len.into());
+    if extent.len == 0 || !end.is_some_and(|end| is_inside(end) && fits_map(inode, end)) {
         return Ok(false);
     }
     let goal = core.state.geometry().cluster_of(to);
@@ -187,6 +188,11 @@ pub(crate) fn move_to(core: &Core, inode: &Arc<CachedInode>, extent: Extent, to:
         core.relieve_frees()?;
     }
     Ok(true)
+}
+
+/// Whether the map of a file can name all blocks before one: a block map has 32 bits for each.
+fn fits_map(inode: &CachedInode, end: u64) -> bool {
+    end <= 1 << u32::BITS || MapKind::of(inode.get().flags) != MapKind::Blocks
 }
 
 /// The blocks from a file block on that one change of its map takes.

@@ -282,7 +282,9 @@ impl Volume {
         let (parent, name) = paths::parent_of(self.core(), from.as_ref())?;
         let (new_parent, new) = paths::parent_of(self.core(), to.as_ref())?;
         self.refuse_others(from.as_ref(), parent, name)?;
-        if paths::means_directory(to.as_ref()) && mode != RenameMode::Exchange {
+        if mode == RenameMode::Exchange {
+            self.refuse_others(to.as_ref(), new_parent, new)?;
+        } else if paths::means_directory(to.as_ref()) {
             // The new name is a directory's: so must be what gets it.
             self.core().state.directory(lookup::lookup(self.core(), parent, name)?)?;
         }

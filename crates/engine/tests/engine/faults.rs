@@ -1,7 +1,7 @@
 //! Devices that fail: the k-th operation fails for k = 0, 1, 2...; every call returns an error that names the
 //! device's, and after a failed commit nothing more is written.
 
-use crate::common::{assert_clean_bytes, each_operation_failing, format_bytes, pattern, unhurried};
+use crate::common::{assert_clean_bytes, each_operation_failing, format_bytes, is_io, pattern, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::skip;
@@ -168,7 +168,8 @@ fn with_a_journal_every_failure_leaves_an_image_that_recovers() {
             break;
         }
         if let Err(error) = &result {
-            assert!(matches!(error, Error::Device(_) | Error::Aborted(_)), "operation {k}: {error}");
+            let known = is_io(error) || matches!(error, Error::Aborted(_));
+            assert!(known, "operation {k}: {error}");
         }
         let questions = mended(&memory.to_vec());
         assert!(questions.is_empty(), "operation {k} ({result:?}): {questions:?}");

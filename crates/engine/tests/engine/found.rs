@@ -2,7 +2,7 @@
 //! specifies (`errors=`); and I/O errors of file data.
 
 use crate::checksums::{Specimen, specimen};
-use crate::common::{assert_clean_bytes, format_bytes, in_memory_with, pattern, save, unhurried};
+use crate::common::{assert_clean_bytes, format_bytes, in_memory_with, is_io, pattern, save, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Request, Rule};
 use hectare_engine::{Changes, Creation, Error, NewNode, OnError, OpenFile, OpenOptions, Timestamp, Volume};
 use hectare_oracle::e2fsprogs::Dump;
@@ -371,8 +371,7 @@ fn each_read_failing_in_turn_fails_what_needed_it_in_every_mode() {
             let Ok(volume) = open(&device, options(Some(reaction))) else { continue };
             let errors = all_that_goes(&volume);
             let struck = device.strikes() > 0;
-            let known =
-                |error: &Error| matches!(error, Error::Device(_) | Error::Aborted(_) | Error::NotFound);
+            let known = |error: &Error| is_io(error) || matches!(error, Error::Aborted(_) | Error::NotFound);
             assert!(errors.iter().all(known), "read {k}, {reaction}: {errors:?}");
             let recorded_one = volume.found_errors().is_some();
             drop(volume);

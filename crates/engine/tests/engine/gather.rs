@@ -245,6 +245,8 @@ fn an_extent_moves_to_free_blocks_only_and_only_as_it_is_mapped() {
     let moved_by_one = Extent { physical: BlockNr::new(first.physical.get() + 1), ..first };
     let free = held.volume.free_runs(GroupNr::new(0)).unwrap().pop().unwrap();
     assert!(!held.volume.move_extent(nr, moved_by_one, free.start).unwrap(), "it is not mapped there");
+    let nothing = Extent { len: 0, ..first };
+    assert!(!held.volume.move_extent(nr, nothing, free.start).unwrap(), "nothing was moved");
     for outside in [0, 16 << 10, u64::MAX - 1, u64::MAX] {
         let moved = held.volume.move_extent(nr, first, BlockNr::new(outside)).unwrap();
         assert!(!moved, "there is no block {outside}, or it is the superblock's");

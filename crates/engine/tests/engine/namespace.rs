@@ -200,3 +200,20 @@ fn fixed_times_and_seeds_make_equal_volumes() {
     };
     assert!(make() == make());
 }
+
+/// A slash at the end means a directory, for both names of an exchange: the second was taken as it was.
+#[test]
+fn regression_what_is_exchanged_with_a_name_and_a_slash_is_a_directory() {
+    let held = volume!("namespace::what_is_exchanged_with_a_name_and_a_slash", "8M");
+    let volume = &held.volume;
+    for name in ["a", "b"] {
+        volume.write_file(name, b"x", Creation::default()).unwrap();
+    }
+    volume.create_dir("d", Creation::default()).unwrap();
+    for (from, to) in [("a", "b/"), ("a/", "b")] {
+        let refused = volume.rename_path(from, to, RenameMode::Exchange);
+        assert!(matches!(refused, Err(Error::NotADirectory)), "{from} {to}: {refused:?}");
+    }
+    volume.rename_path("a", "d/", RenameMode::Exchange).unwrap();
+    assert!(volume.read_dir("a").is_ok());
+}
