@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::mkfs::{Format, threads};
 use crate::sync::Mutex;
 use crate::watch::{Step, Watch};
-use hectare_device::{FileOptions, Overwrite, Until};
+use hectare_device::{Cancel, FileOptions, Overwrite, Until};
 use hectare_populate::{self as populate, ImageError, Progress, Source, Tree};
 pub use hectare_populate::{
     Addition, Excludes, FileContexts, Meta, ModeChange, Options, Platform, Reference, Spec, Timestamp, Totals,
@@ -165,7 +165,14 @@ impl Image {
         watch.at(Step::Sources, 0, None);
         let format = self.format.options(place)?;
         let sources = self.sources.into_iter().map(From::source).collect();
-        self.options.cancel = watch.token();
+        // One that the options have counts, too.
+        let (own, both) = (std::mem::take(&mut self.options.cancel), watch.clone());
+        self.options.cancel = Cancel::polling(move || {
+            if own.is_cancelled() {
+                both.cancel();
+            }
+            both.token().is_cancelled()
+        });
         let tree = Tree::build(sources, &self.options).map_err(Error::of_sources)?;
         watch.check(place)?;
         let format = match self.epoch {
@@ -179,6 +186,7 @@ impl Image {
         let device = watch.wrap(pending.device(), Until::End);
         let progress = Reported { watch: &watch, done: AtomicU64::new(0), all: tree.totals().data.get() };
         planned.write(&device, threads(), &progress).map_err(failed)?;
+        let _ = self.options.cancel.is_cancelled();
         watch.check(place)?;
         pending.publish()?;
         let block_size = planned.format().geometry().block_size;

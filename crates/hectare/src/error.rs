@@ -19,9 +19,9 @@
 //! Of what is refused, `inode::Error` says why by name: `PermissionDenied` (EACCES), `NotPermitted` (EPERM),
 //! `Immutable` and `AppendOnly` (EPERM, by a flag of the file). `std` has one kind for all of them.
 
-use hectare_device::kind_of;
 #[cfg(feature = "build")]
 use hectare_device::os::linux_number;
+use hectare_device::{Reason, kind_of};
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
@@ -107,7 +107,9 @@ impl Error {
     /// Whether the call was ended by its [`Watch`](crate::Watch).
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.errno() == ECANCELED
+        let cause = &self.0.cause;
+        let by_device = |error: &hectare_device::Error| *error.reason() == Reason::Cancelled;
+        cause.is::<Cancelled>() || cause.downcast_ref().is_some_and(by_device)
     }
 
     /// The file: the device, a colon and the path in its volume.
@@ -122,6 +124,8 @@ const EIO: i32 = 5;
 const EBADF: i32 = 9;
 #[cfg(feature = "build")]
 const EACCES: i32 = 13;
+#[cfg(feature = "mkfs")]
+const EBUSY: i32 = 16;
 #[cfg(feature = "mkfs")]
 const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
@@ -175,6 +179,16 @@ impl From<hectare_device::Error> for Error {
 /// Errors of making volumes: a device's and a host's keep their numbers, the rest is about arguments.
 #[cfg(feature = "mkfs")]
 impl Error {
+    /// An error of looking whether another host has a volume in use.
+    pub(crate) fn living(place: &str, cause: hectare_mmp::Error) -> Self {
+        match cause {
+            hectare_mmp::Error::Device(cause) => cause.into(),
+            cause @ hectare_mmp::Error::InUse(_) => Self::new(place.to_owned(), EBUSY, cause),
+            other => Self::invalid(place, other),
+        }
+    }
+
+    /// An error of making a volume.
     pub(crate) fn of_format(place: &str, cause: hectare_mkfs::Error) -> Self {
         match cause {
             hectare_mkfs::Error::Device(cause) => cause.into(),

@@ -110,17 +110,18 @@ impl Format {
     ///
     /// # Errors
     /// If the device holds something that may not be replaced, or a volume that another host has in use (MMP),
-    /// the options are impossible, writing failed, or the call was cancelled. Unless it was refused, what the
-    /// device held is lost, and it holds no volume: opening it says that a format was interrupted.
+    /// the options are impossible, writing failed, or the call was cancelled. The device is then as it was, or
+    /// holds no whole volume.
     pub fn on_device(&self, device: &dyn Device) -> Result<()> {
         let name = device.name().to_owned();
+        let plan = self.plan(&name, device.len(), device.is_zeroed())?;
         if self.replace {
+            // May wait for the mark of another host, and is no checkpoint meanwhile.
             let protection = hectare_mmp::Options::default();
-            refuse_living(device, &protection).map_err(|cause| Error::invalid(name.clone(), cause))?;
+            refuse_living(device, &protection).map_err(|cause| Error::living(&name, cause))?;
         } else {
             refuse_occupied(device).map_err(|cause| Error::of_format(&name, cause))?;
         }
-        let plan = self.plan(&name, device.len(), device.is_zeroed())?;
         self.watch.check(&name)?;
         self.execute(&name, &plan, device)
     }

@@ -4,7 +4,8 @@
 //! [`Progress`] and can end the call, and [`Watch::cancel`] ends it from any thread. What a cancelled call
 //! leaves is written at each call; none leaves something that can be taken for the whole.
 //!
-//! Invariant: a call that was cancelled is never reported as done, whatever became of the error on its way.
+//! Invariant: a call that was cancelled before its last checkpoint is never reported as done, whatever became of
+//! the error on its way. One that is cancelled after it is done.
 //!
 //! What it is not: a time-out. A call ends at its next checkpoint, after milliseconds as a rule; a read of the
 //! host's that hangs is waited for.
@@ -123,7 +124,7 @@ impl Watch {
     /// Whether it was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.cancel.is_asked()
     }
 
     /// How far the call is.
@@ -169,13 +170,13 @@ impl Watch {
 
     /// Fails if the call was cancelled.
     pub(crate) fn check(&self, place: &str) -> Result<()> {
-        if self.is_cancelled() { Err(Error::cancelled(place)) } else { Ok(()) }
+        if self.cancel.is_cancelled() { Err(Error::cancelled(place)) } else { Ok(()) }
     }
 
     /// The outcome of a call: that it was cancelled, if it was, and not what became of that on the way.
     pub(crate) fn outcome<T>(&self, place: &str, outcome: Result<T>) -> Result<T> {
         match outcome {
-            Err(error) if error.is_cancelled() => Err(Error::cancelled(place)),
+            Err(_) if self.cancel.is_asked() => Err(Error::cancelled(place)),
             other => other,
         }
     }

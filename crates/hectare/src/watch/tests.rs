@@ -27,7 +27,7 @@ fn a_report_cancels_also_without_progress() {
         Step::Begin => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
-    while !watch.is_cancelled() {
+    while !watch.token().is_cancelled() {
         std::thread::yield_now();
     }
     assert!(watch.check("disk.img").unwrap_err().is_cancelled());
@@ -37,6 +37,15 @@ fn a_report_cancels_also_without_progress() {
     let same = silent.clone();
     same.cancel();
     assert!(silent.is_cancelled() && same.is_cancelled());
+}
+
+/// The caller's closure ran on the thread that asked, and could cancel a call that had ended.
+#[test]
+fn regression_to_ask_whether_it_was_cancelled_is_no_checkpoint() {
+    let watch = Watch::new(|_| ControlFlow::Break(()));
+    std::thread::sleep(EVERY * 2);
+    assert!(!watch.is_cancelled());
+    assert!(watch.token().is_cancelled() && watch.is_cancelled());
 }
 
 /// One that cancels at the checkpoint of this number, from 0.
