@@ -3,7 +3,7 @@
 //! The work runs on a thread of its own, without the interpreter's lock. The thread that called waits for it,
 //! asks every few milliseconds whether a signal came (only Python's main thread gets any) and calls `progress`.
 //! So a signal's exception, and one of `progress`, is raised where the call was made. It cancels the work,
-//! which ends at its next checkpoint and leaves no file.
+//! which ends at its next checkpoint and leaves no file; only where it comes after the last one the file is whole.
 
 use crate::failure::Outcome;
 use hectare::{Progress, Step, Watch};
@@ -27,6 +27,8 @@ pub(crate) fn watched<T: Send>(
     work: impl FnOnce(&Watch) -> Outcome<T> + Send,
 ) -> PyResult<Outcome<T>> {
     let watch = Watch::default();
+    // What it raises now ends the call before anything was done.
+    report(py, progress, watch.progress())?;
     let (outcome, raised) = py.detach(|| {
         std::thread::scope(|scope| {
             let (ended, end) = channel::<()>();
@@ -43,7 +45,7 @@ pub(crate) fn watched<T: Send>(
                 let due = reported.elapsed() >= REPORTS;
                 let asked = Python::try_attach(|py| {
                     py.check_signals()?;
-                    if due { tell(py, progress, watch.progress()) } else { Ok(()) }
+                    if due { report(py, progress, watch.progress()) } else { Ok(()) }
                 });
                 if due {
                     reported = Instant::now();
@@ -64,16 +66,11 @@ pub(crate) fn watched<T: Send>(
     if let Some(error) = raised {
         return Err(error);
     }
-    let outcome =
-        outcome.map_err(|_| PyRuntimeError::new_err("hectare has a bug: the call ended half-way"))?;
-    if outcome.is_ok() {
-        tell(py, progress, watch.progress())?;
-    }
-    Ok(outcome)
+    outcome.map_err(|_| PyRuntimeError::new_err("hectare has a bug: the call ended half-way"))
 }
 
 /// Calls `progress` with the name of the step, what is done of it, and all there is, if that is known.
-fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
+fn report(py: Python<'_>, progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
     let Some(progress) = progress else { return Ok(()) };
     progress.call1(py, (name(now.step), now.done, now.total)).map(drop)
 }

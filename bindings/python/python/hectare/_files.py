@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import os
 from typing import IO, TYPE_CHECKING, Any, Callable
 
@@ -16,6 +17,7 @@ BUFFER_SIZE = 128 * 1024
 
 def _offset(offset: int) -> int:
     """An offset or size, which is a signed number of 64 bits, as for `os.pread`."""
+    offset = operator.index(offset)
     if offset >= 1 << 63:
         raise OverflowError("an offset or a size has at most 63 bits")
     return offset

@@ -98,8 +98,9 @@ def build(
     With `source_date_epoch`, or `SOURCE_DATE_EPOCH` in the environment, the same sources give the same
     bytes: those that `hectare build` makes.
 
-    `progress` is called about ten times a second, with the name of the step, how much of it is done, and how
-    much there is, or None. What it raises, and Ctrl-C, ends the call and leaves no image.
+    `progress` is called at the beginning and then about ten times a second, with the name of the step, how
+    much of it is done, and how much there is, or None. What it raises, and Ctrl-C, ends the call: there is no
+    new image then, or, if it came too late for that, a whole one.
 
     Raises `FileNotFoundError` if a source is missing, `FileExistsError` if the image exists and `replace`
     is false, and `OSError` if a source is damaged or the size too small (the text has one that is enough).
