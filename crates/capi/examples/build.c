@@ -9,22 +9,33 @@
 #include <string.h>
 #include <unistd.h>
 
+// A whole number; the program ends with 2 if it is none, or less than `least`.
+static uint64_t number(const char *text, uint64_t least) {
+    char *end;
+    uint64_t found = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != 0 || found < least) {
+        fprintf(stderr, "build: %s is no number of at least %" PRIu64 "\n", text, least);
+        exit(2);
+    }
+    return found;
+}
+
 int main(int argc, char **argv) {
     const char *exclude[16];
     hectare_build_options options;
-    if (hectare_build_defaults(&options) < 0) return 1;
+    if (hectare_build_defaults(&options, sizeof options) < 0) return 1;
     options.exclude = exclude;
     for (int option; (option = getopt(argc, argv, "s:f:e:t:L:O:b:u:x:r")) != -1;) {
         switch (option) {
         case 's':
-            options.size = strcmp(optarg, "min") == 0 ? HECTARE_SIZE_MINIMAL : strtoull(optarg, NULL, 10);
+            options.size = strcmp(optarg, "min") == 0 ? HECTARE_SIZE_MINIMAL : number(optarg, 1024);
             break;
-        case 'f': options.free = strtoull(optarg, NULL, 10); break;
-        case 'e': options.source_date_epoch = strtoll(optarg, NULL, 10); break;
+        case 'f': options.free = number(optarg, 0); break;
+        case 'e': options.source_date_epoch = (int64_t)number(optarg, 0); break;
         case 't': options.fs_type = optarg; break;
         case 'L': options.label = optarg; break;
         case 'O': options.features = optarg; break;
-        case 'b': options.block_size = (uint32_t)strtoul(optarg, NULL, 10); break;
+        case 'b': options.block_size = (uint32_t)number(optarg, 1024); break;
         case 'u':
             if (sscanf(optarg, "%" SCNu32 ":%" SCNu32, &options.uid, &options.gid) != 2) return 2;
             break;

@@ -54,7 +54,7 @@ typedef struct hectare_volume hectare_volume;
 
 // How an image is built. hectare_build_defaults() sets it up; then change what is to differ.
 typedef struct {
-  // sizeof(hectare_build_options), so that it can grow.
+  // sizeof(hectare_build_options): another size is another interface, and refused.
   uintptr_t struct_size;
   // HECTARE_SIZE_AMPLE, HECTARE_SIZE_MINIMAL, or bytes of the image.
   uint64_t size;
@@ -96,7 +96,7 @@ typedef struct {
 // A function must return: no longjmp and no exception out of it, and no call of this library on the volume
 // that it is the storage of.
 typedef struct {
-  // sizeof(struct hectare_device), so that it can grow.
+  // sizeof(struct hectare_device): another size is another interface, and refused.
   uintptr_t struct_size;
   // What every function is called with.
   void *user;
@@ -193,8 +193,9 @@ extern "C" {
 uint32_t hectare_abi(void);
 
 // Sets options to what hectare_build_with() does with NULL: an ext4 volume of ample size, of everything in
-// the sources, in a file that must not exist.
-int hectare_build_defaults(hectare_build_options *to);
+// the sources, in a file that must not exist. `size` is sizeof(hectare_build_options).
+int hectare_build_defaults(hectare_build_options *to,
+                           uintptr_t size);
 
 // Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
 // a container image (`oci:DIR[:TAG]`, `oci-archive:FILE`, `docker-archive:FILE`). The file gets its name

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{EINVAL, Failure, guard, status};
-use crate::memory::{host, host_path, optional_text, put, read, read_bytes, texts, utf8};
+use crate::memory::{host, host_path, optional_text, put, read_bytes, read_struct, texts, utf8};
 use hectare::build::{Excludes, Image, Reference};
 use hectare::inode::BlockSize;
 use hectare::mkfs::{Format, FsType};
@@ -24,7 +24,7 @@ pub const HECTARE_SIZE_AMPLE: u64 = 1;
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
 pub struct hectare_build_options {
-    /// sizeof(hectare_build_options), so that it can grow.
+    /// sizeof(hectare_build_options): another size is another interface, and refused.
     pub struct_size: usize,
     /// HECTARE_SIZE_AMPLE, HECTARE_SIZE_MINIMAL, or bytes of the image.
     pub size: u64,
@@ -62,15 +62,15 @@ pub struct hectare_build_options {
 }
 
 /// The caller's function, and what it is called with.
-struct Told {
+struct Observer {
     progress: extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int,
     user: *mut c_void,
 }
 
 // SAFETY: the header requires that the function can be called from any thread; the pointer is only passed on.
-unsafe impl Send for Told {}
+unsafe impl Send for Observer {}
 
-impl Told {
+impl Observer {
     fn call(&self, now: Progress) -> ControlFlow<()> {
         match (self.progress)(self.user, now.done, now.total.unwrap_or(u64::MAX)) {
             0 => ControlFlow::Continue(()),
@@ -103,8 +103,8 @@ impl hectare_build_options {
 
     fn watch(&self) -> Watch {
         let Some(progress) = self.progress else { return Watch::default() };
-        let told = Told { progress, user: self.user };
-        Watch::new(move |now| told.call(now))
+        let observer = Observer { progress, user: self.user };
+        Watch::new(move |now| observer.call(now))
     }
 
     fn format(&self) -> Result<Format, Failure> {
@@ -165,10 +165,15 @@ fn invalid(error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Sets options to what hectare_build_with() does with NULL: an ext4 volume of ample size, of everything in
-/// the sources, in a file that must not exist.
+/// the sources, in a file that must not exist. `size` is sizeof(hectare_build_options).
 #[unsafe(no_mangle)]
-pub extern "C" fn hectare_build_defaults(to: *mut hectare_build_options) -> c_int {
-    status(|| put(to, hectare_build_options::defaults()))
+pub extern "C" fn hectare_build_defaults(to: *mut hectare_build_options, size: usize) -> c_int {
+    status(|| {
+        if size != size_of::<hectare_build_options>() {
+            return Err(Failure::new(EINVAL, "the options have the size of another version of hectare.h"));
+        }
+        put(to, hectare_build_options::defaults())
+    })
 }
 
 /// Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
@@ -184,15 +189,8 @@ pub extern "C" fn hectare_build_with(
     guard(-1, || {
         let options = match options.is_null() {
             true => hectare_build_options::defaults(),
-            false => read(options, "the options")?,
+            false => read_struct(options, "the options")?,
         };
-        if options.struct_size != size_of::<hectare_build_options>() {
-            return Err(Failure::new(
-                EINVAL,
-                "the options' struct_size is that of another version of hectare.h: call \
-                 hectare_build_defaults() first",
-            ));
-        }
         make(texts(sources, count)?, options.image()?, image)
     })
 }

@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)] // names that C calls, and calls of C
 
-use crate::failure::{EFAULT, EINVAL, EIO, Failure, guard};
-use crate::memory::read;
+use crate::failure::{EFAULT, EIO, Failure, guard};
+use crate::memory::read_struct;
 use crate::volume::{hectare_volume, keep, options};
 use hectare::device::{Bytes, Device, Error, Operation, Reason, Result, Span, check_change, check_range};
 use std::ffi::{c_int, c_void};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
 pub struct hectare_device {
-    /// sizeof(struct hectare_device), so that it can grow.
+    /// sizeof(struct hectare_device): another size is another interface, and refused.
     pub struct_size: usize,
     /// What every function is called with.
     pub user: *mut c_void,
@@ -127,10 +127,7 @@ impl Device for Callbacks {
 
 /// Takes over the storage; after an error `release` is called as well.
 fn device(from: *const hectare_device) -> std::result::Result<Callbacks, Failure> {
-    let given = read(from, "the device")?;
-    if given.struct_size != size_of::<hectare_device>() {
-        return Err(Failure::new(EINVAL, "the device's struct_size is that of another version of hectare.h"));
-    }
+    let given = read_struct(from, "the callbacks of the device")?;
     if given.read.is_none() {
         return Err(Failure::new(EFAULT, "the device has no function to read"));
     }

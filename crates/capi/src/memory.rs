@@ -132,6 +132,15 @@ pub(crate) fn read<T: Copy>(from: *const T, what: &str) -> Result<T, Failure> {
     Ok(unsafe { *from })
 }
 
+/// Reads a struct of the interface, whose first field says how long the caller's is: no more than that is read.
+pub(crate) fn read_struct<T: Copy>(from: *const T, what: &str) -> Result<T, Failure> {
+    if read(from.cast::<usize>(), what)? != size_of::<T>() {
+        let text = format!("{what} have the struct_size of another version of hectare.h");
+        return Err(Failure::new(EINVAL, text));
+    }
+    read(from, what)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

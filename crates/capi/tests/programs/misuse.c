@@ -127,8 +127,9 @@ static int enough(void *user, uint64_t done, uint64_t total) {
 static void making(void) {
     const char *none[] = {NULL}, *folder[] = {"/nowhere/at/all"};
     hectare_build_options options;
-    EXPECT(hectare_build_defaults(NULL), EFAULT);
-    if (hectare_build_defaults(&options) != 0 || options.struct_size != sizeof options) wrong++;
+    EXPECT(hectare_build_defaults(NULL, sizeof options), EFAULT);
+    EXPECT(hectare_build_defaults(&options, sizeof options - 8), EINVAL);
+    if (hectare_build_defaults(&options, sizeof options) != 0 || options.struct_size != sizeof options) wrong++;
     EXPECT(hectare_build_with(NULL, 1, "x", &options), EFAULT);
     EXPECT(hectare_build_with(none, 1, "x", &options), EFAULT);
     EXPECT(hectare_build_with(folder, 0, "x", NULL), EINVAL);
@@ -144,7 +145,7 @@ static void making(void) {
     // A call that is cancelled leaves no file.
     const char *here[] = {"/usr/include"};
     int calls = 0;
-    if (hectare_build_defaults(&options) != 0) wrong++;
+    if (hectare_build_defaults(&options, sizeof options) != 0) wrong++;
     options.progress = enough;
     options.user = &calls;
     EXPECT(hectare_build_with(here, 1, "never.img", &options), ECANCELED);
