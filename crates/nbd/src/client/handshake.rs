@@ -12,7 +12,7 @@ use crate::protocol::{
     u64_from,
 };
 use crate::{Error, Result};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 
 /// The most replies to one option: more than anybody has contexts or things to say of an export.
 const REPLIES_MAX: usize = 256;
@@ -115,8 +115,16 @@ pub(crate) fn greet(stream: &mut (impl Read + Write)) -> Result<bool> {
     Ok(!ours.contains(HandshakeFlags::NO_ZEROES))
 }
 
-fn send(stream: &mut impl Write, option: u32, data: Vec<u8>) -> Result<()> {
-    Ok(stream.write_all(&Message { option, data }.encode())?)
+/// Sends an option. Where the server has closed the connection, it may have said why: a certificate that it does
+/// not accept is an alert of TLS, which is there to be read.
+fn send(stream: &mut (impl Read + Write), option: u32, data: Vec<u8>) -> Result<()> {
+    let sent = stream.write_all(&Message { option, data }.encode());
+    let Err(error) = sent else { return Ok(()) };
+    let is_closed = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+    match stream.read(&mut [0]) {
+        Err(alert) if is_closed && alert.kind() == ErrorKind::InvalidData => Err(alert.into()),
+        _ => Err(error.into()),
+    }
 }
 
 /// Whether the server takes an option that has no data.
