@@ -86,6 +86,12 @@ impl Address {
     #[must_use]
     pub fn without_secrets(text: &str) -> String {
         let end = text.find("://").and_then(|from| Some(from + text[from..].find(['?', '#'])?));
+        if let Some((scheme, _)) = text.split_once("://")
+            && end.is_some_and(|end| text[end..].contains('@'))
+        {
+            // Either may be a part of the other.
+            return format!("{scheme}://...");
+        }
         let query = if end.is_some() { "?..." } else { "" };
         address::without_user(&text[..end.unwrap_or(text.len())]) + query
     }
@@ -179,7 +185,14 @@ mod tests {
         ] {
             assert!(Address::parse(text.as_bytes()).is_err(), "{text}");
         }
-        for secret in ["https://me:hunter2@h/x", "https://h/x?sig=hunter2", "s3://key:hunter2@b/x"] {
+        for secret in [
+            "https://me:hunter2@h/x",
+            "https://h/x?sig=hunter2",
+            "https://h/x?sig=a@hunter2",
+            "s3://key:hunter2@b/x",
+            "s3://me:x?hunter2@b/x",
+            "s3://hunter2?x@b/x",
+        ] {
             let error = Address::parse(secret.as_bytes()).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
             assert!(!Address::without_secrets(secret).contains("hunter2"), "{secret}");

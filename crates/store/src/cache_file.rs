@@ -27,9 +27,9 @@ use crate::{Error, Result};
 use bytes::Bytes as Data;
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -125,9 +125,14 @@ impl CacheFile {
         if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
             return refuse("is another user's, or others may write it, so it can't be trusted".to_owned());
         }
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let note = format!("the cache file {shown} is in use by another process: this one does without");
-            return Ok((None, Some(note)));
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let note =
+                    "is in use (by another process, or for another volume of this command): it is not used";
+                return Ok((None, Some(format!("the cache file {shown} {note}"))));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let mut first = vec![0; HEADER_LEN.min(index_of(metadata.len().min(u64_of(HEADER_LEN))))];
         file.read_exact_at(&mut first, 0).map_err(failed)?;
@@ -181,12 +186,11 @@ impl CacheFile {
 
     /// Keeps the bytes of an object, if there is room for their length, in place of what was not used for
     /// longest.
-    pub(crate) fn put(&self, id: ObjectId, bytes: &[u8]) {
+    pub(crate) fn put(&self, id: ObjectId, bytes: &[u8], sum: u64) {
         let Ok(len) = u32::try_from(bytes.len()) else { return };
         if u64::from(len) > self.room || self.full.load(Ordering::Relaxed) {
             return;
         }
-        let sum = sum(bytes);
         let Some(slot) = self.slots.lock().take(id, len, sum) else { return };
         let mut head = Vec::with_capacity(HEAD_LEN);
         for field in [SLOT_MAGIC, len] {

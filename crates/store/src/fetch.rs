@@ -29,7 +29,7 @@ pub(crate) async fn fetch(bucket: &Bucket, slot: Slot) -> Result<Bytes> {
         return Err(Error::Damaged(format!("its object {key} has other bytes than were written")));
     }
     if let Some(kept) = bucket.kept.get() {
-        kept.put(slot.id, &object.bytes);
+        kept.put(slot.id, &object.bytes, slot.sum);
     }
     Ok(object.bytes)
 }

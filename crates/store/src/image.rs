@@ -9,6 +9,7 @@
 
 use crate::bucket::{Bucket, Failure};
 use crate::cache::Cache;
+use crate::codec::sum;
 use crate::cost::add;
 use crate::manifest::ObjectId;
 use crate::{Cost, Error as StoreError, Options, runtime};
@@ -63,7 +64,8 @@ impl ImageDevice {
                     .to_owned(),
             ));
         }
-        let note = keep(&bucket, &meta, options)?;
+        keep(&bucket, &meta, options)?;
+        let notes = bucket.cache_note().into_iter().collect();
         let blocks = Cache::new(index_of(options.cache.get()));
         let object = Arc::new(Object { bucket, meta, blocks, changed: OnceLock::new() });
         if object.meta.size > 0 {
@@ -72,14 +74,7 @@ impl ImageDevice {
         }
         // What is fetched ahead must not drive out what was fetched ahead.
         let ahead_max = (options.cache.get() / BLOCK / 4).min(AHEAD);
-        Ok(Self {
-            name,
-            object,
-            read_end: AtomicU64::new(0),
-            ahead: AtomicU64::new(0),
-            ahead_max,
-            notes: note.into_iter().collect(),
-        })
+        Ok(Self { name, object, read_end: AtomicU64::new(0), ahead: AtomicU64::new(0), ahead_max, notes })
     }
 
     /// What the user should know of the opening, each a line.
@@ -143,10 +138,12 @@ impl ImageDevice {
 
 /// Uses the cache file for the blocks of one version of an image. Without a strong ETag nothing proves that
 /// it is the same one later.
-fn keep(bucket: &Bucket, meta: &ObjectMeta, options: &Options) -> crate::Result<Option<String>> {
+fn keep(bucket: &Bucket, meta: &ObjectMeta, options: &Options) -> crate::Result<()> {
     let Some(tag) = strong_tag(meta) else {
-        let note = "the store names no version (strong ETag), so the cache file is not used";
-        return Ok(options.cache_file.is_some().then(|| note.to_owned()));
+        if options.cache_file.is_some() {
+            bucket.leave_cache("the store names no version (strong ETag), so the cache file is not used");
+        }
+        return Ok(());
     };
     bucket.keep(options, &format!("image of {} bytes, version {tag}", meta.size), BLOCK)
 }
@@ -178,7 +175,7 @@ impl Object {
             match self.bucket.get_range(range, self.condition()).await {
                 Ok((meta, bytes)) if self.is_same(&meta) && bytes.len() == want => {
                     if let Some(kept) = kept {
-                        kept.put(id, &bytes);
+                        kept.put(id, &bytes, sum(&bytes));
                     }
                     Ok((bytes, want))
                 }

@@ -126,6 +126,17 @@ impl Parsed {
         self.0.list
     }
 
+    /// What the manifest itself says; it may lack its tables.
+    pub(crate) const fn head(&self) -> &Manifest {
+        &self.0
+    }
+
+    /// The manifest, with the tables of another one that has the same list.
+    pub(crate) fn with_tables_of(self, known: &Manifest) -> Manifest {
+        debug_assert_eq!(self.0.list, known.list, "the list names the tables");
+        Manifest { tables: known.tables.clone(), ..self.0 }
+    }
+
     /// The manifest, with the tables that the bytes of its list name, if it has one.
     ///
     /// # Errors

@@ -137,14 +137,12 @@ impl StoreDevice {
     /// If there is none, another writer has it, its manifest is damaged, or the store fails.
     pub fn open(bucket: Arc<Bucket>, options: &Options) -> Result<Self> {
         if !options.write {
-            let (manifest, _) = runtime::wait(read(&bucket))?;
-            let note = keep(&bucket, &manifest, options)?;
-            let (manifest, patches) = runtime::wait(with_patches(&bucket, manifest))?;
-            return Ok(Self::reading(bucket, manifest, patches, options).noting(note));
+            let (manifest, _) = runtime::wait(read(&bucket, options, None))?;
+            let (manifest, patches) = runtime::wait(with_patches(&bucket, manifest, options))?;
+            return Ok(Self::reading(bucket, manifest, patches, options));
         }
         let claim = runtime::wait(claim(&bucket, options))?;
-        let note = keep(&bucket, &claim.manifest, options)?;
-        Ok(Self::writing(bucket, claim, options)?.noting(note))
+        Self::writing(bucket, claim, options)
     }
 }
 
@@ -173,7 +171,7 @@ pub fn create(bucket: &Bucket, len: Bytes, chunk: Bytes) -> Result<()> {
 /// # Errors
 /// If there is no volume, its manifest is damaged, or the store fails.
 pub fn summary(bucket: &Bucket) -> Result<Summary> {
-    let (manifest, _) = runtime::wait(read(bucket))?;
+    let (manifest, _) = runtime::wait(read(bucket, &Options::default(), None))?;
     Ok(Summary {
         len: Bytes::new(manifest.len),
         chunk: Bytes::new(manifest.chunk()),
@@ -185,14 +183,23 @@ pub fn summary(bucket: &Bucket) -> Result<Summary> {
     })
 }
 
-/// The manifest with its version. It is read again if its list is gone: a writer has flushed meanwhile.
-async fn read(bucket: &Bucket) -> Result<(Manifest, UpdateVersion)> {
+/// The manifest with its version, of which `known` was an earlier one. It is read again if its list is gone: a
+/// writer has flushed meanwhile. From here on what is fetched comes from the cache file, if there is one.
+async fn read(
+    bucket: &Bucket,
+    options: &Options,
+    known: Option<&Manifest>,
+) -> Result<(Manifest, UpdateVersion)> {
     let mut tries = 0;
     loop {
         tries += 1;
         let object = bucket.get(MANIFEST, MANIFEST_MAX).await?.ok_or_else(missing)?;
         let parsed = Manifest::parse(&object.bytes)?;
+        keep(bucket, parsed.head(), options)?;
         let Some(slot) = parsed.list() else { return Ok((parsed.listed(None)?, object.version)) };
+        if let Some(known) = known.filter(|known| known.list == Some(slot)) {
+            return Ok((parsed.with_tables_of(known), object.version));
+        }
         match fetch(bucket, slot).await {
             Err(Error::Missing(_)) if tries < AGAIN => {}
             list => return Ok((parsed.listed(Some(&list?))?, object.version)),
@@ -201,20 +208,22 @@ async fn read(bucket: &Bucket) -> Result<(Manifest, UpdateVersion)> {
 }
 
 /// A manifest that was just read, or one that was put since, with its patches.
-async fn with_patches(bucket: &Bucket, manifest: Manifest) -> Result<(Manifest, Patches)> {
+async fn with_patches(bucket: &Bucket, manifest: Manifest, options: &Options) -> Result<(Manifest, Patches)> {
     let (mut manifest, mut tries) = (manifest, 0);
     loop {
         tries += 1;
         match Patches::load(bucket, &manifest).await {
             // A writer has flushed meanwhile.
-            Err(Error::Missing(_)) if tries < AGAIN => manifest = read(bucket).await?.0,
+            Err(Error::Missing(_)) if tries < AGAIN => {
+                manifest = read(bucket, options, Some(&manifest)).await?.0;
+            }
             patches => return Ok((manifest, patches?)),
         }
     }
 }
 
 /// Uses the cache file for the objects of a volume, by its identity. Their names are never used twice.
-fn keep(bucket: &Bucket, manifest: &Manifest, options: &Options) -> Result<Option<String>> {
+fn keep(bucket: &Bucket, manifest: &Manifest, options: &Options) -> Result<()> {
     let identity = format!("volume {}", hectare_units::hex(&manifest.uuid));
     bucket.keep(options, &identity, manifest.chunk().max(KEPT_LEAST))
 }
@@ -222,11 +231,11 @@ fn keep(bucket: &Bucket, manifest: &Manifest, options: &Options) -> Result<Optio
 /// Takes a volume for writing: the lock first, then the manifest with a new epoch.
 pub(crate) async fn claim(bucket: &Arc<Bucket>, options: &Options) -> Result<Claim> {
     let session = draw();
-    let (seen, _) = read(bucket).await?;
+    let (seen, _) = read(bucket, options, None).await?;
     let lease = Lease::take(bucket, session, seen.epoch, options).await?;
     for _ in 0..AGAIN {
         // What an earlier writer swapped until now counts.
-        let (old, version) = read(bucket).await?;
+        let (old, version) = read(bucket, options, Some(&seen)).await?;
         if old.epoch >= lease.epoch() {
             return Err(Error::Busy("another writer has taken it at this moment".to_owned()));
         }

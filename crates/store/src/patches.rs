@@ -2,19 +2,20 @@
 //!
 //! A flush of few changes puts them as one object, a patch ([`crate::patch`]), and names it in the manifest
 //! behind those that are there. So it costs what was changed, and not whole chunks. Patches of like size
-//! are merged as they get many ([`Patches::merged_with`]): a byte is put again once for each of at most
-//! five levels, and there are never more than some dozens. Beyond a number of bytes ([`limit`]) a flush
+//! are merged as they get many ([`Patches::merged_with`]): a byte is put again a few times, and there are
+//! never more than some dozens. Beyond a number of bytes ([`limit`]) a flush
 //! puts the chunks that all of them change, and no patch is left.
 //!
-//! Invariants: the bytes of all patches together are bounded, and so are their ranges ([`RECORDS_MAX`]). A
+//! Invariants: the bytes of all patches together are bounded, and so are their ranges (to those of which there
+//! are [`RECORDS_MAX`] no more are put). A
 //! value is never changed: it belongs to one manifest.
 
-use crate::Result;
 use crate::bucket::Bucket;
 use crate::fetch::fetch;
 use crate::manifest::{Manifest, PATCHES_BYTES, Slot};
 use crate::patch::{Record, parse};
 use crate::staged::{Source, Staged};
+use crate::{Error, Result};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use hectare_units::index_of;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 
 /// The most ranges that patches have together.
 pub(crate) const RECORDS_MAX: usize = 1 << 15;
+/// The most that is read: to merge may cut a range in two.
+const RECORDS_READ_MAX: usize = 4 * RECORDS_MAX;
 /// As many patches of a level become one of the next.
 const FAN: usize = 8;
 /// Patches of at most this length are of the lowest level.
@@ -81,7 +84,11 @@ impl Patches {
     pub(crate) async fn load(bucket: &Bucket, manifest: &Manifest) -> Result<Self> {
         let slots = stream::iter(&manifest.patches);
         let patches = slots.map(|slot| async { Patch::new(*slot, fetch(bucket, *slot).await?, manifest) });
-        patches.buffered(bucket.parallel).try_collect().await.map(Self::new)
+        let patches = patches.buffered(bucket.parallel).try_collect().await.map(Self::new)?;
+        if patches.records() > RECORDS_READ_MAX {
+            return Err(Error::Damaged(format!("its patches have more than {RECORDS_READ_MAX} ranges")));
+        }
+        Ok(patches)
     }
 
     pub(crate) fn list(&self) -> &[Arc<Patch>] {

@@ -96,6 +96,11 @@ impl Staged {
         self.map.iter().map(|(range, _)| range.clone())
     }
 
+    /// Where the last change ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.map.iter().next_back().map_or(0, |(range, _)| range.end)
+    }
+
     /// How many pieces there are, and how many bytes those have that are not zeros.
     pub(crate) fn weight(&self) -> (usize, u64) {
         let bytes = |(range, piece): (&Range<u64>, &Piece)| match piece {

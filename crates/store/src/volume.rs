@@ -135,6 +135,7 @@ impl StoreDevice {
         writer: Option<Writer>,
         log: Option<WriteLog>,
     ) -> Self {
+        let notes = bucket.cache_note().into_iter().collect();
         let zeroed = writer.is_some() && manifest.tables.is_empty() && patches.is_empty();
         let (len, staged) = (manifest.len, Staged::default());
         let patches_max = crate::patches::limit(options.patches.get(), &manifest);
@@ -147,16 +148,10 @@ impl StoreDevice {
             writer,
             zeroed,
             discards_zero: AtomicBool::new(true),
-            notes: Vec::new(),
+            notes,
             read_end: AtomicU64::new(0),
             patches_max,
         }
-    }
-
-    /// With another note for the user.
-    pub(crate) fn noting(mut self, note: Option<String>) -> Self {
-        self.notes.extend(note);
-        self
     }
 
     /// What the user should know of the opening, each a line.

@@ -72,12 +72,14 @@ impl Outside {
                 let _over = SetOnDrop(&over);
                 make(faults, &done, &mut random, &mut fault)
             });
-            let longest = program.work(&volume, |steps| {
-                done.store(steps, Ordering::SeqCst);
-                steps < STEPS || !over.load(Ordering::SeqCst)
-            });
-            // Nobody waits for steps that are not done any more.
-            done.store(u32::MAX, Ordering::SeqCst);
+            let longest = {
+                // No thread waits for steps that are not done any more, also after a panic.
+                let _ended = EndedOnDrop(&done);
+                program.work(&volume, |steps| {
+                    done.store(steps, Ordering::SeqCst);
+                    steps < STEPS || !over.load(Ordering::SeqCst)
+                })
+            };
             made.join().map_err(|_| "the thread that makes faults panicked".to_owned())??;
             Ok::<_, String>(longest)
         })?;
@@ -147,6 +149,15 @@ fn make(
         fault(number)?;
     }
     Ok(())
+}
+
+/// Says at the end of a scope, a panic included, that no more steps are done.
+struct EndedOnDrop<'a>(&'a AtomicU32);
+
+impl Drop for EndedOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(u32::MAX, Ordering::SeqCst);
+    }
 }
 
 /// Sets a flag at the end of a scope, a panic included.

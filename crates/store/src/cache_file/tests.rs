@@ -1,6 +1,12 @@
 //! The cache file beside a model, after damage of every kind, and in the hands of others.
 
 use super::*;
+
+impl CacheFile {
+    fn keep(&self, id: ObjectId, bytes: &[u8]) {
+        self.put(id, bytes, sum(bytes));
+    }
+}
 use hectare_units::random::SplitMix64;
 use proptest::prelude::*;
 use std::fs;
@@ -44,10 +50,10 @@ fn what_was_kept_is_there_later_and_what_was_used_least_recently_goes() {
     let path = folder.path().join("cache");
     let (file, note) = opened(&path, "volume", 4);
     assert_eq!(note, None);
-    (0..4).for_each(|number| file.put(id(number), &content(number)));
+    (0..4).for_each(|number| file.keep(id(number), &content(number)));
     assert!(ask(&file, 0));
-    file.put(id(4), &content(4));
-    file.put(id(5), &vec![1; index_of(ROOM) + 1]);
+    file.keep(id(4), &content(4));
+    file.keep(id(5), &vec![1; index_of(ROOM) + 1]);
     drop(file);
     let (file, note) = opened(&path, "volume", 4);
     assert_eq!(note, None);
@@ -57,7 +63,7 @@ fn what_was_kept_is_there_later_and_what_was_used_least_recently_goes() {
     drop(file);
     // With less room, what lies behind it goes; of another identity, all of it.
     let more = opened(&path, "volume", 8).0;
-    (10..14).for_each(|number| more.put(id(number), &content(number)));
+    (10..14).for_each(|number| more.keep(id(number), &content(number)));
     drop(more);
     let (file, note) = opened(&path, "volume", 4);
     assert_eq!((note, (0..14).filter(|number| ask(&file, *number)).count()), (None, 4));
@@ -135,7 +141,7 @@ proptest! {
             let raw = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
             let len = raw.metadata().unwrap().len();
             match step {
-                Step::Put(number) => file.as_ref().unwrap().put(id(number), &content(number)),
+                Step::Put(number) => file.as_ref().unwrap().keep(id(number), &content(number)),
                 Step::Ask(number) => drop(ask(file.as_ref().unwrap(), number)),
                 Step::Reopen => {
                     drop(file.take());
@@ -166,7 +172,7 @@ fn slots_of_an_earlier_identity_do_not_count() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cache");
     let file = opened(&path, "image, version 1", 4).0;
-    file.put(id(0), b"old");
+    file.keep(id(0), b"old");
     drop(file);
     let old = fs::read(&path).unwrap();
     let file = opened(&path, "image, version 2", 4).0;

@@ -74,10 +74,10 @@ fn a_flush_of_a_block_costs_little_however_large_the_volume_is() {
         let (most, _) = flushes(len, 1);
         assert_eq!(most, 4096 + 64 + manifest, "{len}");
     }
-    // Many: patches are merged, each byte at most four times.
-    for len in [1_000_000_000_000, 1_000_000_000_000_000] {
+    // Many of one size: patches are merged. docs/remote.md has these figures.
+    for (len, wanted) in [(1_000_000_000_000, 17_200), (1_000_000_000_000_000, 15_300)] {
         let (most, mean) = flushes(len, 520);
         println!("{len}: {mean} bytes on average, {most} at most");
-        assert!(mean < 20_000 && most < 3 << 20, "{len}: {mean}, {most}");
+        assert!(mean.abs_diff(wanted) < wanted / 20 && most < 3 << 20, "{len}: {mean}, {most}");
     }
 }

@@ -17,19 +17,21 @@ use std::ops::Range;
 
 /// A patch is put if it is so many times smaller than the chunks and tables that would be put.
 const SMALLER: u64 = 8;
-/// The most bytes of a piece of a patch's content; a longer range is several.
+/// Neighbours are joined up to about this many bytes; what the log has in one piece may be longer.
 const PIECE: u64 = 1 << 20;
 
 impl StoreDevice {
     /// Whether a patch is what a flush puts.
     ///
     /// Not if the length changes or whole chunks become zeros: a patch could not say the former, and would
-    /// keep the storage of the latter.
+    /// keep the storage of the latter. Nor if something changed beyond the end: the volume was longer for a
+    /// while.
     pub(super) fn is_patch(&self, work: &Work) -> bool {
         let Work { sealed, base, patches, len, .. } = work;
         let (changed, cleared) = sealed.staged.chunks(base.chunk(), base.len);
         let listed = base.list.is_some() || base.tables.len() <= INLINE_TABLES;
-        if *len != base.len || changed.is_empty() || !cleared.is_empty() || !listed {
+        let beyond = sealed.staged.end() > base.len;
+        if *len != base.len || beyond || changed.is_empty() || !cleared.is_empty() || !listed {
             return false;
         }
         let mut tables: Vec<u32> = changed.iter().map(|chunk| base.place(*chunk).0).collect();

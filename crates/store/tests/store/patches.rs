@@ -57,6 +57,54 @@ fn small_changes_are_flushed_beside_a_model() {
     }
 }
 
+/// The patch had a range beyond the volume: neither a flush nor a later opening succeeded.
+#[test]
+fn regression_a_volume_that_was_longer_for_a_while_is_flushed() {
+    for again in [false, true] {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let logs = tempfile::tempdir().unwrap();
+        let options = options(logs.path());
+        let mut device = made(&store, Bytes::new(LEN), &options);
+        device.write_at(Bytes::new(LEN - 9), b"x").unwrap();
+        device.resize(Bytes::new(LEN + 1000)).unwrap();
+        device.write_at(Bytes::new(LEN + 500), b"beyond").unwrap();
+        device.resize(Bytes::new(LEN)).unwrap();
+        if again {
+            drop(device);
+            device = opened(&store, &options).unwrap();
+        }
+        device.flush().unwrap();
+        assert_eq!(stored(&store)[LEN as usize - 9..], *b"x\0\0\0\0\0\0\0\0");
+    }
+}
+
+/// Beyond 128 tables they are in a list, which flushes of chunks put anew, patches keep, and a sweep counts.
+#[test]
+fn many_tables_are_in_a_list() {
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let logs = tempfile::tempdir().unwrap();
+    let options = options(logs.path());
+    let table = CHUNK.get() << 12;
+    let device = made(&store, Bytes::new(140 * table), &options);
+    for n in 0..130 {
+        device.write_at(Bytes::new(n * table), &[7; 16 << 10]).unwrap();
+    }
+    device.flush().unwrap();
+    assert_eq!(objects(&store).len(), 130 + 130 + 1);
+    device.write_at(Bytes::new(5), b"patch").unwrap();
+    device.flush().unwrap();
+    device.write_at(CHUNK, &[8; 16 << 10]).unwrap();
+    device.flush().unwrap();
+    assert_eq!(objects(&store).len(), 131 + 130 + 1);
+    drop(device);
+    let swept = sweep(&bucket(&store, &options), &options, false).unwrap();
+    assert_eq!((swept.used, swept.garbage), (262, 0));
+    let device = opened(&store, &options).unwrap();
+    device.zero(Bytes::ZERO, Bytes::new(5 * table)).unwrap();
+    device.flush().unwrap();
+    assert_eq!(objects(&store).len(), 2 * 125);
+}
+
 /// What has no patches is as it was before there were any: an earlier program can read it.
 #[test]
 fn a_change_of_whole_chunks_leaves_no_patch() {
