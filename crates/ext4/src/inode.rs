@@ -125,6 +125,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::File,
+        Self::Directory,
+        Self::Symlink,
+        Self::CharDevice,
+        Self::BlockDevice,
+        Self::Fifo,
+        Self::Socket,
+    ];
+
     /// The kind of a mode; `None` for the nine values that mean nothing.
     #[must_use]
     pub const fn of_mode(mode: u16) -> Option<Self> {

@@ -162,6 +162,12 @@ impl Recovery {
         self.superblock.start().is_some()
     }
 
+    /// Whether replaying would change anything: there are logged blocks, or fast commits.
+    #[must_use]
+    pub fn holds_something(&self) -> bool {
+        !self.blocks.is_empty() || !self.fast_commits.is_empty()
+    }
+
     /// The newest committed copy of each block that has one.
     #[must_use]
     pub const fn blocks(&self) -> &BTreeMap<BlockNr, LoggedCopy> {

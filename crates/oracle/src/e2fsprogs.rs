@@ -238,6 +238,24 @@ pub fn debugfs_write(image: &Path, requests: &[&str]) -> Result<String, Skip> {
     run_debugfs(image, &["-w"], requests)
 }
 
+/// Makes the journal of a volume the file `.journal`, of an ordinary inode: as tune2fs gives one to a volume that
+/// is mounted. Returns the number of the inode.
+///
+/// # Errors
+/// A [`Skip`] if debugfs is not installed.
+///
+/// # Panics
+/// If debugfs can't be started.
+#[track_caller]
+pub fn name_journal(image: &Path) -> Result<String, Skip> {
+    debugfs_write(image, &["write /dev/null .journal"])?;
+    let said = debugfs(image, &["stat .journal"])?;
+    let nr = said.split("Inode: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
+    let moves = [format!("copy_inode <8> <{nr}>"), "clri <8>".to_owned(), format!("ssv journal_inum {nr}")];
+    debugfs_write(image, &moves.each_ref().map(String::as_str))?;
+    Ok(nr.to_owned())
+}
+
 #[track_caller]
 fn run_debugfs(image: &Path, flags: &[&str], requests: &[&str]) -> Result<String, Skip> {
     let input = requests.join("\n") + "\n";

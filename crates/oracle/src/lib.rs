@@ -43,7 +43,9 @@ pub mod xattr;
 
 pub use compare::{What, assert_same, compare};
 pub use corpus::{corpus, unpacked};
-pub use e2fsprogs::{debugfs, debugfs_write, dumpe2fs, dumpe2fs_superblock, dumped, e2freefrag, mke2fs};
+pub use e2fsprogs::{
+    debugfs, debugfs_write, dumpe2fs, dumpe2fs_superblock, dumped, e2freefrag, mke2fs, name_journal,
+};
 pub use entry::{Content, Entry, Kind, Time};
 pub use feature_matrix::{Combo, combos};
 pub use filled::{Filled, filled, source};

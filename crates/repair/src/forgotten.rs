@@ -2,9 +2,12 @@
 //!
 //! Either the mark is gone, and the log holds what is newest; or something changed the volume that knew of no
 //! log, and what is in it is old. `e2fsck -y` replays such a log (`-p` refuses), the kernel drops it. Here
-//! both volumes are made on overlays and checked, and the one with fewer problems is taken; of two that are
-//! equally sound the one with more inodes in use, so that no file is lost, and else the replayed one, as
-//! e2fsck does.
+//! both volumes are made on overlays and checked. The one with fewer problems is taken, but the replayed one
+//! only if it is sound or has as many inodes in use, so that no file is lost for little; and else the
+//! replayed one, as e2fsck does. Either way something is given up, and nothing proves which is the older: it
+//! counts as a loss.
+//!
+//! Hazard: fast commits are not applied to the volume that is judged, but to the one that is taken.
 
 use crate::log_place::LogPlace;
 use crate::mends::Mends;
@@ -35,7 +38,7 @@ impl Work<'_> {
         self.groups.clear();
         let Ok(place) = place else { return Ok(false) };
         let Ok((recovery, damage)) = self.read_log(&place) else { return Ok(false) };
-        if !recovery.needed() || recovery.blocks().is_empty() {
+        if !recovery.needed() || !recovery.holds_something() {
             return Ok(false);
         }
         let as_it_lies = self.judged(&place, &recovery, false)?;
@@ -44,16 +47,19 @@ impl Work<'_> {
         if as_it_lies.as_ref().is_some_and(|without| is_better(without, &with)) {
             return Ok(false);
         }
-        let text = format!(
-            "its log holds {} blocks, but the superblock does not say that they are to be replayed",
-            recovery.blocks().len()
+        let inodes = |report: &Report| report.counts.inodes_used.to_string();
+        let without = as_it_lies.as_ref().map_or("an unknown number".to_owned(), inodes);
+        // What the volume holds in their place is given up, and nothing proves that it is the older.
+        self.lost(
+            What::Journal,
+            Place::Volume,
+            format!(
+                "its log holds {}, which the superblock does not ask to replay; replayed: {} inodes in use, \
+                 {without} without",
+                held_by(&recovery),
+                inodes(&with)
+            ),
         );
-        // Where both are sound, what the volume held in their place is given up.
-        if as_it_lies.is_some_and(|without| without.is_clean()) {
-            self.lost(What::Journal, Place::Volume, text);
-        } else {
-            self.mended(What::Journal, Place::Volume, text);
-        }
         let mut sb = self.sb.clone();
         sb.set_needs_recovery(true);
         self.device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
@@ -89,12 +95,24 @@ impl Work<'_> {
         } else {
             check(&*device, &options)
         };
-        Ok(report.ok())
+        // A check that ended at the superblock or the descriptors has judged nothing.
+        Ok(report.ok().filter(|report| report.counts.inodes_used > 0))
     }
 }
 
-/// Whether a volume is better than another: it has fewer problems, or as many and more inodes in use.
-fn is_better(one: &Report, other: &Report) -> bool {
-    let more = one.counts.inodes_used > other.counts.inodes_used;
-    one.problem_count < other.problem_count || one.problem_count == other.problem_count && more
+/// What a log holds, for a message.
+pub(crate) fn held_by(recovery: &Recovery) -> String {
+    match (recovery.blocks().len(), recovery.fast_commits().len()) {
+        (blocks, 0) => format!("{blocks} blocks"),
+        (0, commits) => format!("{commits} fast commits"),
+        (blocks, commits) => format!("{blocks} blocks and {commits} fast commits"),
+    }
+}
+
+/// Whether a volume as it lies is better than the replayed one: it has fewer problems, or more inodes in use
+/// where the log is no remedy for all problems.
+fn is_better(as_it_lies: &Report, replayed: &Report) -> bool {
+    let more = as_it_lies.counts.inodes_used > replayed.counts.inodes_used;
+    let no_remedy = as_it_lies.problem_count == replayed.problem_count || !replayed.is_clean();
+    as_it_lies.problem_count < replayed.problem_count || no_remedy && more
 }

@@ -8,6 +8,7 @@
 //!
 //! A backup of the superblock does not say whether the log is needed: the log itself does.
 
+use crate::forgotten::held_by;
 use crate::log_place::LogPlace;
 use crate::mends::Mends;
 use crate::report::Error;
@@ -232,11 +233,11 @@ impl Work<'_> {
         let held = self.log_in(slot)?.and_then(|place| self.read_log(&place));
         if let Ok((recovery, _)) = held
             && recovery.needed()
-            && !recovery.blocks().is_empty()
+            && recovery.holds_something()
         {
             let text = format!(
-                "its log holds {} blocks, but the superblock says that nothing is to be replayed: given up",
-                recovery.blocks().len()
+                "its log holds {}, but the superblock says that nothing is to be replayed: given up",
+                held_by(&recovery)
             );
             self.lost(What::Journal, Place::Inode(slot.nr), text);
         }

@@ -19,16 +19,7 @@ const _: () = assert!(RECORD * 256 == PAGE_LEN);
 /// More names than this are not counted: an inode counts 65,535 links at most.
 const REFS_MAX: u32 = (1 << 24) - 1;
 
-/// Kinds by their codes, from 1 on.
-const KINDS: [Kind; 7] = [
-    Kind::File,
-    Kind::Directory,
-    Kind::Symlink,
-    Kind::CharDevice,
-    Kind::BlockDevice,
-    Kind::Fifo,
-    Kind::Socket,
-];
+/// The bits of a kind's code: its place in [`Kind::ALL`], from 1 on.
 const CODE: u8 = 0x07;
 const HIDDEN: u8 = 0x08;
 const HOLDS_VALUE: u8 = 0x10;
@@ -66,7 +57,7 @@ impl Info {
     }
 
     fn encoded(&self) -> [u8; RECORD] {
-        let code = (1..).zip(KINDS).find(|(_, kind)| *kind == self.kind).map_or(0, |(code, _)| code);
+        let code = (1..).zip(Kind::ALL).find(|(_, kind)| *kind == self.kind).map_or(0, |(code, _)| code);
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.hidden, HIDDEN) | flag(self.holds_value, HOLDS_VALUE) | flag(self.half, HALF);
         let refs = self.refs.min(REFS_MAX).to_le_bytes();
@@ -79,7 +70,7 @@ impl Info {
 
     fn decoded(bytes: [u8; RECORD]) -> Option<Self> {
         let [flags, r0, r1, r2, p0, p1, p2, p3, d0, d1, d2, d3, s0, s1, s2, s3] = bytes;
-        let kind = *KINDS.get(usize::from(flags & CODE).checked_sub(1)?)?;
+        let kind = *Kind::ALL.get(usize::from(flags & CODE).checked_sub(1)?)?;
         Some(Self {
             kind,
             hidden: flags & HIDDEN != 0,
@@ -210,7 +201,7 @@ mod tests {
             parent: nr ^ 0x5a5a_5a5a,
             dot_dot: !nr,
             subdirectories: nr / 2,
-            ..Info::new(KINDS[usize_of(nr % 7)])
+            ..Info::new(Kind::ALL[usize_of(nr % 7)])
         }
     }
 

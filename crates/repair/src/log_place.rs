@@ -3,6 +3,7 @@
 //! A device of its own is changed in memory, too, and only its log's superblock: what the log held is in its
 //! place by then, or given up.
 
+use crate::forgotten::held_by;
 use crate::maps::Map;
 use crate::overlay::Overlay;
 use crate::report::Error;
@@ -78,12 +79,12 @@ impl Work<'_> {
         let place = self.external_log()?;
         if let Ok((recovery, _)) = self.read_log(&place)
             && recovery.needed()
-            && !recovery.blocks().is_empty()
+            && recovery.holds_something()
         {
             let text = format!(
-                "its log, on its own device, holds {} blocks, but the superblock says that nothing is to be \
+                "its log, on its own device, holds {}, but the superblock says that nothing is to be \
                  replayed: given up",
-                recovery.blocks().len()
+                held_by(&recovery)
             );
             self.lost(What::Journal, Place::Volume, text);
         }

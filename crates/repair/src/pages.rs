@@ -237,10 +237,11 @@ impl PageStore {
             return Ok(frame);
         }
         if state.frames.len() < self.frames_max {
-            match memory::filled(0_u8, PAGE_LEN)
-                .ok()
-                .and_then(|bytes| bytes.into_boxed_slice().try_into().ok())
-            {
+            // Each frame that there is may be idle one day, without asking for memory then.
+            let places = memory::reserve(&mut state.frames, 1)
+                .and_then(|()| memory::reserve(&mut state.idle, state.frames.len() + 1));
+            let bytes = places.and_then(|()| memory::filled(0_u8, PAGE_LEN)).ok();
+            match bytes.and_then(|bytes| bytes.into_boxed_slice().try_into().ok()) {
                 Some(bytes) => {
                     state.frames.push(Frame { bytes, page: OUT, used: false, dirty: false });
                     return Ok(state.frames.len() - 1);

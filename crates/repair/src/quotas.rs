@@ -120,18 +120,12 @@ impl Work<'_> {
     /// Space and inodes of every owner, by the index of the kind.
     fn count_usage(&self) -> Result<[Usage; 3], Error> {
         let mut used: [Usage; 3] = Default::default();
-        let tasks = self.task_numbers();
         let mut next = 0;
         while let Some((nr, _)) = self.inodes.first_from(next)? {
             let Some(after) = nr.checked_add(1) else { break };
             next = after;
-            let counts = nr == InodeNr::ROOT.get() || nr >= self.sb.first_inode().get();
-            let has_task = tasks.contains(&nr) && !self.is_visible_journal(InodeNr::new(nr));
-            if !counts || has_task {
-                continue;
-            }
             let Some(slot) = self.slot(InodeNr::new(nr))? else { continue };
-            if slot.has(InodeFlags::EA_INODE) {
+            if !quota::counts(&self.sb, InodeNr::new(nr), slot.flags()) {
                 continue;
             }
             let view = slot.view();

@@ -71,10 +71,10 @@ impl Staged {
         store: &Arc<PageStore>,
     ) -> Result<Option<Self>, UndoError> {
         let (header, old) = undo_file::head(file)?;
-        undo_file::scan(file, |_, _| Ok(()))?;
         if !interrupted_by(&*device, &header, old.as_ref())? {
             return Ok(None);
         }
+        undo_file::scan(file, |_, _| Ok(()))?;
         if journal.is_none() && header.with_journal {
             return Err(UndoError::NeedsJournal);
         }

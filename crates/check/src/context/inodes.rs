@@ -54,20 +54,11 @@ impl Info {
 const UNUSED: u8 = 0;
 /// The first code of those that lead to the rest of a page.
 const REST: u8 = 128;
-/// Kinds by their codes: twice the place here, and one, and one more if it has a name.
-const KINDS: [Kind; 7] = [
-    Kind::File,
-    Kind::Directory,
-    Kind::Symlink,
-    Kind::CharDevice,
-    Kind::BlockDevice,
-    Kind::Fifo,
-    Kind::Socket,
-];
 
-/// The code of an inode with one link and no name or one, if that is all there is to say.
+/// The code of an inode with one link and no name or one, if that is all there is to say: twice the place of
+/// its kind in [`Kind::ALL`], and one, and one more if it has a name.
 fn encoded(info: &Info) -> Option<u8> {
-    let at = (0..).zip(KINDS).find(|(_, kind)| info.kind == Some(*kind))?.0;
+    let at = (0..).zip(Kind::ALL).find(|(_, kind)| info.kind == Some(*kind))?.0;
     let refs = u8::try_from(info.refs()).ok().filter(|refs| *refs < 2)?;
     info.is_plain().then_some(2 * at + 1 + refs)
 }
@@ -75,7 +66,7 @@ fn encoded(info: &Info) -> Option<u8> {
 /// What a code below [`REST`] says.
 fn decoded(code: u8) -> Option<Info> {
     let code = code.checked_sub(1)?;
-    let kind = KINDS.get(usize::from(code / 2)).copied();
+    let kind = Kind::ALL.get(usize::from(code / 2)).copied();
     Some(Info { kind, links: 1, refs: AtomicU32::new(u32::from(code % 2)), ..Info::default() })
 }
 
@@ -284,7 +275,7 @@ mod tests {
     /// Every kind, with no link to three, keeps what is put, and counts up to four names.
     #[test]
     fn names_are_counted_exactly_whatever_the_links() {
-        let kinds = KINDS.map(Some).into_iter().chain([None]);
+        let kinds = Kind::ALL.map(Some).into_iter().chain([None]);
         for (kind, links) in kinds.flat_map(|kind| (0..4).map(move |links| (kind, links))) {
             let mut inodes = Inodes::default();
             inodes.put(InodeNr::new(20), Info { kind, links, ..Info::default() });

@@ -6,7 +6,7 @@ use crate::trial::{NOW, Trial, bytes_of, e2fsck};
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, OpenOptions, Volume};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_oracle::{Skip, debugfs, mke2fs, skip};
+use hectare_oracle::{Skip, debugfs, debugfs_write, mke2fs, skip};
 use hectare_repair::{Options, Repaired, Staged};
 use hectare_units::{Bytes, GroupNr};
 use std::path::Path;
@@ -92,6 +92,33 @@ fn regression_what_only_a_log_without_its_mark_has_is_kept() {
     let found = survey(&after);
     assert!((0..30).all(|n| has(&found, &format!("/new/{n}"))), "as e2fsck has them");
     assert!(!has(&found, "/old/7"));
+}
+
+/// A log that is old was replayed for the sake of wrong link counts, and took the newest files.
+#[test]
+fn regression_an_old_log_takes_no_file_from_a_volume_with_other_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    let crashed = match crashed(folder.path()) {
+        Ok(crashed) => crashed,
+        Err(reason) => skip!("repair forgotten::an_old_log_and_other_problems", reason),
+    };
+    let device = Arc::new(MemoryDevice::from_bytes(&crashed.bytes));
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options()).unwrap();
+    write(&volume, "newest", 30);
+    volume.close().unwrap();
+    let image = folder.path().join("newest");
+    std::fs::write(&image, device.to_vec()).unwrap();
+    let wrong: Vec<_> = (0..12).map(|n| format!("set_inode_field /newest/{n} links_count 2")).collect();
+    debugfs_write(&image, &wrong.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    let mut bytes = std::fs::read(&image).unwrap();
+    for block in &crashed.log {
+        let log = block * BLOCK..(block + 1) * BLOCK;
+        bytes[log.clone()].copy_from_slice(&crashed.bytes[log]);
+    }
+    let (repaired, after) = repaired(&bytes);
+    let found = survey(&after);
+    assert!((0..30).all(|n| has(&found, &format!("/newest/{n}"))), "{:?}", repaired.mends);
+    assert!(repaired.loses(), "one of the two is given up");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::support::{Base, change, changes};
 use hectare_device::{Device, FileOptions};
 use hectare_oracle::{
-    KernelMount, Skip, assert_clean, assert_same, debugfs_write, e2fsck, mke2fs, scratch, skip, walk,
+    KernelMount, Skip, assert_clean, assert_same, e2fsck, mke2fs, name_journal, scratch, skip, walk,
 };
 use hectare_units::Bytes;
 use std::fs;
@@ -94,12 +94,8 @@ fn quotas_count_what_a_change_takes() {
 #[test]
 fn quotas_count_a_journal_with_a_name() {
     let image = scratch::fresh("visible");
-    let make = || {
-        mke2fs(&["-t", "ext3", "-b", "1024"], &image, "16M")?;
-        let visible = ["write /dev/null .journal", "copy_inode <8> <12>", "clri <8>", "ssv journal_inum 12"];
-        debugfs_write(&image, &visible)
-    };
-    if let Err(reason) = make() {
+    let made = mke2fs(&["-t", "ext3", "-b", "1024"], &image, "16M").and_then(|()| name_journal(&image));
+    if let Err(reason) = made {
         skip!("quotas_count_a_journal_with_a_name", reason);
     }
     change(&image, &changes(&[("-O", "quota")])).unwrap();
