@@ -284,7 +284,12 @@ fn spaced(source: &Source, table: &Table, raw: &raw::SuperBlock) -> Option<u32> 
         return None;
     }
     let second = u32_at(&descriptors(source, table.size, 128), desc_size(raw) + 8);
+    // Both in the first group: otherwise each lies in its own.
+    let end = first_data_block(table.size) + u64::from(raw.s_blocks_per_group.get());
     let blocks = u64::from(second).checked_sub(table.at >> table.size.shift())?;
+    if u64::from(second) >= end {
+        return None;
+    }
     let inodes = blocks.checked_mul(table.size.bytes().get())? / u64_of(table.inode_size);
     let fits = inodes > 0 && inodes <= 8 * u64::from(table.size.get());
     fits.then(|| low32(inodes))
@@ -304,7 +309,10 @@ fn padded(source: &Source, table: &Table, raw: &raw::SuperBlock) -> Option<u32> 
         let byte = bitmap.iter().rposition(|byte| *byte != 0xff)?;
         Some(low32(8 * u64_of(byte)) + 8 - bitmap[byte].leading_ones())
     };
-    table_of.chunks_exact(size).filter_map(last_clear).max()
+    // Only set bits behind the last inode are evidence: a bitmap of zeros says nothing.
+    let all = table_of.chunks_exact(size).filter_map(last_clear);
+    let (padded, bare): (Vec<u32>, Vec<u32>) = all.partition(|last| *last < 8 * table.size.get());
+    padded.into_iter().max().or_else(|| bare.into_iter().max())
 }
 
 /// How far the slots from the start of the table are inodes or empty, at least `least`.

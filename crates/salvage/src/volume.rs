@@ -11,13 +11,14 @@ use crate::source::Source;
 use crate::{Error, Options};
 use hectare_device::Device;
 use hectare_ext4::dir::Format;
+use hectare_ext4::error::FormatError;
 use hectare_ext4::extent::TreeGeometry;
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::superblock::{SIZE, SuperBlock, Tolerances};
 use hectare_journal::recovery::{self, LogMap, LogRun, Recovery};
 use hectare_probe::{WhichSuperblock, find_superblock};
-use hectare_units::{BlockNr, Blocks, InodeNr, u64_of, usize_of};
+use hectare_units::{BlockNr, Blocks, Bytes, InodeNr, u64_of, usize_of};
 use std::sync::Arc;
 
 /// What is left of a volume.
@@ -191,8 +192,17 @@ fn superblock(source: &Source, options: &Options, notes: &mut Vec<String>) -> Re
     let tolerances = Tolerances { allow_truncated: true, ignore_checksums: true };
     let found = find_superblock(device, which, tolerances).ok().flatten();
     let Some(found) = found else {
-        let none = Error::NoSuperblock(reason);
-        return if which == WhichSuperblock::Auto { inferred(source, notes).ok_or(none) } else { Err(none) };
+        // A sound superblock that asks for what can't be read is not a missing one; `auto` insists.
+        if let (None, Err(FormatError::Unsupported(what))) =
+            (options.superblock, SuperBlock::parse(&bytes, Bytes::new(u64::MAX)))
+        {
+            return Err(Error::Unsupported(what.to_string()));
+        }
+        let inferred = match which {
+            WhichSuperblock::Auto => inferred(source, &reason, notes),
+            WhichSuperblock::Block(_) => None,
+        };
+        return inferred.ok_or(Error::NoSuperblock(reason));
     };
     let place = format!("the superblock of group {} at byte {} is used", found.group, found.at);
     notes.push(format!("{place}: {reason}"));
@@ -205,12 +215,13 @@ fn superblock(source: &Source, options: &Options, notes: &mut Vec<String>) -> Re
 }
 
 /// What is made of a volume without any superblock.
-fn inferred(source: &Source, notes: &mut Vec<String>) -> Option<Found> {
+fn inferred(source: &Source, reason: &str, notes: &mut Vec<String>) -> Option<Found> {
     let Inferred { sb, table } = infer(source)?;
     let geometry = sb.geometry();
     notes.push(format!(
-        "no superblock is left, nor any copy of it: what it said was inferred from the root directory, whose \
-         inode is in the table at block {table}: blocks of {} bytes, inodes of {}, {} of them in a group",
+        "no superblock can be used, nor any copy of it ({reason}): what it said was inferred from the root \
+         directory, whose inode is in the table at block {table}: blocks of {} bytes, inodes of {}, {} of them \
+         in a group",
         geometry.block_size, geometry.inode_size, geometry.inodes_per_group
     ));
     Some(Found { sb, is_first: false, table: Some(table) })

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 use hectare_device::MemoryDevice;
-use hectare_oracle::{Skip, mke2fs, skip_part};
-use hectare_salvage::{Kind, NodeId, Options, Salvage, Step, Watch};
+use hectare_oracle::{Skip, mke2fs, skip, skip_part};
+use hectare_salvage::{Error, Kind, NodeId, Options, Salvage, Step, Watch};
 use hectare_units::index_of;
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,6 +84,45 @@ fn without_superblocks(bytes: &[u8], descriptors: bool) -> Vec<u8> {
     left
 }
 
+/// Asserts that everything that comes out of one volume comes out of another, and nothing else.
+fn assert_same(what: &str, whole: &Files, found: &Files, notes: &[String]) {
+    let lost: Vec<_> = whole.iter().filter(|(path, file)| found.get(*path) != Some(file)).collect();
+    let names = lost.iter().map(|(path, _)| String::from_utf8_lossy(path)).collect::<Vec<_>>();
+    assert!(lost.is_empty(), "{what}: {notes:?}: lost {names:?}");
+    let more = found.keys().filter(|path| !whole.contains_key(*path)).count();
+    assert_eq!(more, 0, "{what}: {notes:?}");
+}
+
+/// One bitmap of zeros was taken for a group with as many inodes as it has bits.
+#[test]
+fn regression_a_bitmap_of_zeros_says_nothing_about_the_number_of_inodes() {
+    let bytes = match volume(&["-t", "ext2", "-b", "1024"], "30M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("salvage inferred, a bitmap of zeros", reason),
+    };
+    let (whole, _) = all(&bytes);
+    let mut left = without_superblocks(&bytes, false);
+    let descriptor = 2048 + 3 * 32;
+    let bitmap =
+        u32::from_le_bytes(bytes[descriptor + 4..descriptor + 8].try_into().unwrap()) as usize * 1024;
+    left[bitmap..bitmap + 1024].fill(0);
+    let (found, notes) = all(&left);
+    assert_same("a bitmap of zeros", &whole, &found, &notes);
+}
+
+/// A volume with a feature that can't be read has a superblock: what it holds must not come out as something else.
+#[test]
+fn regression_a_feature_that_is_not_known_is_no_missing_superblock() {
+    let mut bytes = match volume(&["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"], "32M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("salvage inferred, an unknown feature", reason),
+    };
+    bytes[1024 + 0x60] |= 1;
+    let device = MemoryDevice::from_bytes(&bytes);
+    let refused = Salvage::survey(Arc::new(device), &Options::default(), &Quiet).err().unwrap();
+    assert!(matches!(&refused, Error::Unsupported(what) if what.contains("compression")), "{refused}");
+}
+
 #[test]
 fn what_a_superblock_said_is_inferred() {
     // The second is how many groups there are.
@@ -117,11 +156,7 @@ fn what_a_superblock_said_is_inferred() {
             }
             let (found, notes) = all(&without_superblocks(&bytes, descriptors));
             assert!(notes.iter().any(|note| note.contains("inferred")), "{arguments:?}: {notes:?}");
-            let lost: Vec<_> = whole.iter().filter(|(path, file)| found.get(*path) != Some(file)).collect();
-            let names = lost.iter().map(|(path, _)| String::from_utf8_lossy(path)).collect::<Vec<_>>();
-            assert!(lost.is_empty(), "{arguments:?}, descriptors {descriptors}: {notes:?}: lost {names:?}");
-            let more = found.keys().filter(|path| !whole.contains_key(*path)).count();
-            assert_eq!(more, 0, "{arguments:?}, descriptors {descriptors}: {notes:?}");
+            assert_same(&format!("{arguments:?}, descriptors {descriptors}"), &whole, &found, &notes);
         }
     }
 }
