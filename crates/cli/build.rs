@@ -10,5 +10,6 @@ fn main() {
     let compiler = compiler.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     println!("cargo::rustc-env=HECTARE_COMPILER={}", compiler.unwrap_or_default());
     println!("cargo::rustc-env=HECTARE_TARGET={}", variable("TARGET"));
-    println!("cargo::rustc-env=HECTARE_PROFILE={}", variable("PROFILE"));
+    let profile = format!("{}, opt-level {}", variable("PROFILE"), variable("OPT_LEVEL"));
+    println!("cargo::rustc-env=HECTARE_PROFILE={profile}");
 }

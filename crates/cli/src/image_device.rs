@@ -113,9 +113,11 @@ pub(crate) fn while_repaired<T>(
     disk: &Arc<dyn Device>,
     ignores: bool,
     change: impl FnOnce(&Arc<dyn Device>, &Mark) -> Outcome<T>,
-) -> Outcome<T> {
+) -> Outcome<(T, Outcome)> {
     let failed = |error| Failure::of(name, error);
-    let Some(sb) = any_superblock(&**disk) else { return change(disk, &Mark::NOTHING) };
+    let Some(sb) = any_superblock(&**disk) else {
+        return change(disk, &Mark::NOTHING).map(|done| (done, Ok(())));
+    };
     let protection = remote::protection(image);
     let (held, hold) = hectare_mmp::hold_to_repair(disk, &sb, &protection, ignores).map_err(failed)?;
     if let Some(why) = hold.why_unmarked() {
@@ -128,7 +130,7 @@ pub(crate) fn while_repaired<T>(
     drop(held);
     // After a failure, too; that one counts more.
     let released = hold.release().map_err(failed);
-    done.and_then(|done| released.map(|()| done))
+    done.map(|done| (done, released))
 }
 
 /// The superblock, or the first backup that can be used, or the superblock with a checksum that is wrong.

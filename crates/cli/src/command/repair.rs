@@ -157,14 +157,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let device = opened(arguments, &name)?;
     let done = if arguments.dry_run {
         refuse_in_use(arguments, &*device).map_err(|reason| failed(&name, reason))?;
-        mend(arguments, &device, &Mark::NOTHING, &name)
+        mend(arguments, &device, &Mark::NOTHING, &name).map(|done| (done, Ok(())))
     } else {
         let ignores = arguments.ignore_mmp;
         while_repaired(&arguments.image, &name, &device, ignores, |device, mark| {
             mend(arguments, device, mark, &name)
         })
     };
-    tell_end(arguments, &done.map_err(ended_with_failed)?, &name)
+    let (done, released) = done.map_err(ended_with_failed)?;
+    // What was done is reported even if the mark can't be taken away.
+    let ended = tell_end(arguments, &done, &name);
+    released.map_err(ended_with_failed)?;
+    ended
 }
 
 /// What became of a repair.
@@ -216,7 +220,7 @@ fn no_room(name: &str, error: &hectare_device::Error) -> Failure {
     let memory = for_staging().get() >> 20;
     let reason = format!(
         "{error}; nothing was written to it. What does not fit {memory} MiB of memory needs room there: \
-         --spill names another folder, --max-memory a higher limit"
+         --spill names another directory, --max-memory a higher limit"
     );
     failed(name, reason)
 }
@@ -224,7 +228,7 @@ fn no_room(name: &str, error: &hectare_device::Error) -> Failure {
 /// Where what is staged is kept.
 fn store(arguments: &Arguments) -> Outcome<Arc<PageStore>> {
     if let Some(folder) = arguments.spill.as_deref().filter(|folder| !folder.is_dir()) {
-        return Err(failed(&shown(folder.as_os_str().as_bytes()), "--spill needs a folder"));
+        return Err(failed(&shown(folder.as_os_str().as_bytes()), "--spill needs a directory"));
     }
     let of_system = || std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = arguments.spill.clone().or_else(of_system).unwrap_or_else(|| {
@@ -250,16 +254,21 @@ fn staged(arguments: &Arguments, device: &Arc<dyn Device>, name: &str) -> Outcom
         return Ok(Staged::with_journal(device, journal, &store));
     };
     let shown = shown(path.as_os_str().as_bytes());
-    let resumed = File::open(&path).map_err(|error| error.to_string()).and_then(|file| {
+    let resumed = File::open(&path).map_err(UndoError::File).and_then(|file| {
         Staged::resumed(Arc::clone(&device), journal.clone(), &mut BufReader::new(file), &store)
-            .map_err(|error| error.to_string())
     });
+    // It was being written, so the volume was not changed yet.
+    let is_torn = |error: &UndoError| match error {
+        UndoError::Broken(_) => true,
+        UndoError::File(error) => error.kind() == ErrorKind::UnexpectedEof,
+        _ => false,
+    };
     match resumed {
         Ok(Some(staged)) => {
             tell(format_args!("{name}: a repair was interrupted: it begins again with what {shown} holds"));
             Ok(staged)
         }
-        Err(reason) if arguments.resume.is_some() => Err(failed(&shown, reason)),
+        Err(error) if arguments.resume.is_some() || !is_torn(&error) => Err(failed(&shown, error)),
         Ok(None) if arguments.resume.is_some() => {
             Err(failed(&shown, format_args!("no repair of {name} that made it was interrupted")))
         }
@@ -386,12 +395,12 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
 
-/// The folder that a file lies in.
+/// The directory that a file lies in.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The undo file of a number; that of a device node in the current folder, as beside it is no place for a
+/// The undo file of a number; that of a device node in the current directory, as beside it is no place for a
 /// file.
 fn numbered(arguments: &Arguments, number: u32) -> PathBuf {
     let in_dev = std::fs::metadata(&arguments.image).is_ok_and(|image| image.file_type().is_block_device());

@@ -24,8 +24,8 @@ use std::path::PathBuf;
                   usage."
 )]
 pub(crate) struct Arguments {
-    /// Put it back at once although another machine may use the volume (multiple mount protection): it has
-    /// crashed
+    /// Do not wait for the host that has marked the volume as in use (multiple mount protection): only if that
+    /// host is known to be down
     #[arg(long)]
     ignore_mmp: bool,
     /// The image or block device
@@ -43,7 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let undo = shown(arguments.file.as_os_str().as_bytes());
     let file = File::open(&arguments.file).map_err(|error| Failure::of(&undo, error))?;
     let device = device(&arguments.image, arguments.part, Hold::Everybody)?;
-    let count = while_repaired(&arguments.image, &name, &device, arguments.ignore_mmp, |device, mark| {
+    let ignores = arguments.ignore_mmp;
+    let (count, released) = while_repaired(&arguments.image, &name, &device, ignores, |device, mark| {
         let journal = journal_of(&**device, &arguments.journal, Hold::Everybody)?;
         mark.check().map_err(|error| Failure::of(&name, error))?;
         hectare_repair::undo(&**device, journal.as_deref(), &mut BufReader::new(file))
@@ -51,5 +52,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     })?;
     let mut out = Output::new();
     writeln!(out, "{name}: {count} bytes are as they were before the repair")?;
-    out.finish()
+    out.finish()?;
+    released
 }

@@ -112,7 +112,7 @@ fn damage(what: &str) -> &'static str {
         }
         "inode" => "debugfs -w -R 'set_inode_field /etc/motd checksum 0x1234' disk.img",
         "truncated" => "truncate -s 20M disk.img",
-        "random" => "debugfs -w -R 'set_inode_field /etc/motd mode 0' disk.img",
+        "one-inode" => "debugfs -w -R 'set_inode_field /etc/motd mode 0' disk.img",
         other => panic!("docs/rescue.md: no damage is named {other:?}"),
     }
 }
@@ -129,9 +129,19 @@ fn rescue(what: &str, recipe: &str) -> Result<(), Skip> {
     sh.args(["-ec", &script]).current_dir(bench.folder.path());
     sh.env("PATH", format!("{}:{path}", bench.local("path").display()));
     let _done = run(&mut sh).expect_success();
-    for saved in ["saved/etc/motd", "saved-etc/motd"] {
-        if recipe.contains(saved.split('/').next().unwrap_or_default()) && bench.local(saved).exists() {
-            assert_eq!(fs::read(bench.local(saved)).unwrap(), b"hello\n", "{recipe}");
+    for made in ["saved.tar", "new.img", "doubts.json"] {
+        let is_made = || fs::metadata(bench.local(made)).is_ok_and(|metadata| metadata.len() > 0);
+        assert!(!recipe.contains(made) || is_made(), "{recipe}");
+    }
+    // What was not damaged comes out whole; the damaged inode is that of etc/motd.
+    for (directory, file, content) in [
+        ("saved", "etc/motd", "hello\n"),
+        ("saved-etc", "motd", "hello\n"),
+        ("saved", "bin/init", "#!/bin/sh\n"),
+    ] {
+        let is_named = recipe.split_whitespace().any(|word| word == directory);
+        if is_named && !(what == "one-inode" && file == "etc/motd") {
+            assert_eq!(fs::read_to_string(bench.local(directory).join(file)).unwrap(), content, "{recipe}");
         }
     }
     Ok(())

@@ -198,7 +198,7 @@ fn a_repair_that_does_not_fit_memory_goes_through_a_file() {
     assert_eq!(digest(&spilled), before, "it is as it was");
     let refused = hectare(&["repair", "-n", "--spill", "/nonexistent", other]);
     assert_eq!(refused.code, Some(8));
-    assert!(refused.err.contains("/nonexistent: --spill needs a folder"), "{}", refused.err);
+    assert!(refused.err.contains("/nonexistent: --spill needs a directory"), "{}", refused.err);
 }
 
 #[test]

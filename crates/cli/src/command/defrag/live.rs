@@ -37,6 +37,8 @@ pub(super) fn gather_below(top: &Path, mover: &mut Mover<'_>) -> Outcome {
         let name = path.as_os_str().as_bytes();
         match gather(&mount, meta.ino(), mover.arguments.dry_run) {
             Ok(found) => mover.count(name, (found.before, found.after, found.bytes)),
+            // What was removed meanwhile needs no move.
+            Err(AskError::Refused(_)) if fs::symlink_metadata(path).is_err() => Ok(()),
             Err(error) => refused(path, error, left_out),
         }
     })

@@ -88,13 +88,13 @@ fn make_whole(
         // Nothing would become whole.
         moves.clear();
     }
-    let (after, moved) = if arguments.dry_run {
-        (pack::after(&free, &moves), pack::blocks(&moves))
+    let after = if arguments.dry_run {
+        pack::after(&free, &moves)
     } else {
-        let moved = move_all(space, &moves, left_out)?;
+        moves = move_all(space, moves, left_out)?;
         // What was moved away from is free once that is committed.
         space.settle()?;
-        (pack::after(&space.free_runs(left_out)?, &[]), moved)
+        pack::after(&space.free_runs(left_out)?, &[])
     };
     let block = space.block_bytes();
     let shown = |(count, longest): (u64, u64)| {
@@ -105,19 +105,18 @@ fn make_whole(
     for Move { nr, extent, to } in moves.iter().filter(|_| arguments.verbose) {
         writeln!(out, "inode {nr}: {} blocks from {} to {to}", extent.len, extent.physical)?;
     }
-    let bytes = HumanBytes(moved * block);
+    let bytes = HumanBytes(pack::blocks(&moves) * block);
     writeln!(out, "{}: {before}; {now} {}; {bytes} {has}", space.name(), shown(after))
 }
 
-/// Moves what can be moved; returns how many blocks that was.
-fn move_all(space: &dyn Space, moves: &[Move], left_out: &LeftOut) -> Outcome<u64> {
+/// Moves what can be moved; returns what was.
+fn move_all(space: &dyn Space, moves: Vec<Move>, left_out: &LeftOut) -> Outcome<Vec<Move>> {
     let progress = Progress::new("moving");
-    let (mut moved, block) = (0, space.block_bytes());
+    let mut moved = Vec::new();
     for step in moves {
-        if space.move_extent(step, left_out)? {
-            let len = u64::from(step.extent.len);
-            moved += len;
-            progress.bytes(len * block);
+        if space.move_extent(&step, left_out)? {
+            progress.bytes(u64::from(step.extent.len) * space.block_bytes());
+            moved.push(step);
         }
     }
     Ok(moved)

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 
 /// What is typed, and the option that it is.
-const SAME: [(&str, &str); 9] = [
+const SAME: [(&str, &str); 10] = [
     ("-name", "--name"),
     ("-iname", "--iname"),
     ("-type", "--type"),
@@ -16,6 +16,7 @@ const SAME: [(&str, &str); 9] = [
     ("-inum", "--inode"),
     ("-mindepth", "--min-depth"),
     ("-maxdepth", "--max-depth"),
+    ("-print0", "--print0"),
 ];
 
 /// The arguments, of which `command` is the command, with options of `find` spelt as they are declared.
@@ -23,18 +24,9 @@ pub(crate) fn spelt(mut arguments: Vec<OsString>, command: usize) -> Vec<OsStrin
     if arguments.get(command).is_none_or(|command| command != "find") {
         return arguments;
     }
-    let options = arguments.iter_mut().skip(command).take_while(|argument| *argument != "--");
-    let mut is_value = false;
-    for argument in options {
-        let same = SAME.iter().find(|(typed, _)| *argument == *typed).filter(|_| !is_value);
-        // A pattern may look like an option.
-        is_value = same.is_some_and(|(typed, _)| *typed != "-empty")
-            || !is_value && ["--name", "--iname", "--path"].iter().any(|option| *argument == *option);
-        if let Some((_, option)) = same {
+    for argument in arguments.iter_mut().skip(command).take_while(|argument| *argument != "--") {
+        if let Some((_, option)) = SAME.iter().find(|(typed, _)| *argument == *typed) {
             *argument = OsString::from(*option);
-        }
-        if *argument == "-print0" {
-            *argument = OsString::from("--print0");
         }
     }
     arguments
@@ -55,8 +47,7 @@ mod tests {
             spelt("hectare find a: -type f -name *.c -maxdepth 2 -empty -print0"),
             "hectare find a: --type f --name *.c --max-depth 2 --empty --print0"
         );
-        assert_eq!(spelt("hectare find a: -name -type -perm 644"), "hectare find a: --name -type -perm 644");
-        assert_eq!(spelt("hectare find a: --name -name"), "hectare find a: --name -name");
+        assert_eq!(spelt("hectare find a: -perm 644 -size +1"), "hectare find a: -perm 644 -size +1");
         assert_eq!(spelt("hectare find -- -name"), "hectare find -- -name");
         assert_eq!(spelt("hectare ls -name"), "hectare ls -name");
     }
