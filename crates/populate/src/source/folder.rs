@@ -143,14 +143,15 @@ fn check_owner(options: &Options, stat: &Stat, shown: impl Fn() -> ShownPath) ->
 impl Walk<'_> {
     /// The next task; `None` when there will be none.
     fn take(&self) -> Option<Task> {
+        // Without the lock: a checkpoint may call what the caller gave.
+        let ended = Error::unless(&self.options.cancel).err();
         let mut queue = self.queue.lock();
+        if let Some(error) = ended {
+            queue.failed.get_or_insert(error);
+            self.changed.notify_all();
+        }
         loop {
             if queue.failed.is_some() {
-                return None;
-            }
-            if let Err(error) = Error::unless(&self.options.cancel) {
-                queue.failed.get_or_insert(error);
-                self.changed.notify_all();
                 return None;
             }
             if let Some(task) = queue.tasks.pop() {

@@ -90,9 +90,10 @@ pub(crate) fn layer(
     options: &Options,
 ) -> Result<SourceHandle, Error> {
     let failed = |cause| Error::io(ShownPath::new(name), "read", cause);
-    std::thread::scope(|scope| {
+    let read = std::thread::scope(|scope| {
         let beside = beside(scope, options);
-        let mut packed = Hashed::new(blob.reader().map_err(failed)?, digests.packed_hasher(), beside);
+        let mut packed =
+            Hashed::new(blob.reader().map_err(failed)?, digests.packed_hasher(), beside, &options.cancel);
         let mut head = [0; SIGNATURE_LEN];
         let len = read_head(|buffer, _| packed.read(buffer), &mut head).map_err(failed)?;
         let compression = if len == 0 { Compression::None } else { compression(name, &head[..len])? };
@@ -100,7 +101,7 @@ pub(crate) fn layer(
         let mut whole = BufReader::with_capacity(BUFFER_LEN, start.chain(packed));
         let (source, plain) = match compression {
             Compression::None => {
-                let mut plain = Hashed::new(&mut whole, digests.plain_hasher(), None);
+                let mut plain = Hashed::new(&mut whole, digests.plain_hasher(), None, &options.cancel);
                 io::copy(&mut plain, &mut io::sink()).map_err(failed)?;
                 let hasher = plain.finish();
                 (blob.source(name), hasher)
@@ -117,7 +118,8 @@ pub(crate) fn layer(
         let refused = |reason| Error::Refused { path: ShownPath::new(name), reason };
         digests.check(packed, plain).map_err(refused)?;
         Ok(source)
-    })
+    });
+    read.map_err(|error| Error::unless(&options.cancel).err().unwrap_or(error))
 }
 
 /// Where threads may be started that hash and write beside the one that unpacks, if there may be several.
@@ -131,16 +133,24 @@ fn beside<'scope, 'env>(
 /// A reader that hashes what it passes on.
 struct Hashed<'scope, R> {
     from: R,
+    /// Asked at each read.
+    cancel: Cancel,
     hasher: Option<Sink<'scope, Hasher>>,
 }
 
 impl<'scope, R> Hashed<'scope, R> {
-    fn new(from: R, hasher: Option<Hasher>, beside: Option<&'scope Scope<'scope, '_>>) -> Self {
+    fn new(
+        from: R,
+        hasher: Option<Hasher>,
+        beside: Option<&'scope Scope<'scope, '_>>,
+        cancel: &Cancel,
+    ) -> Self {
         let update = |hasher: &mut Hasher, bytes: &[u8]| {
             hasher.update(bytes);
             true
         };
-        Self { from, hasher: hasher.map(|hasher| Sink::new(beside, hasher, update)) }
+        let hasher = hasher.map(|hasher| Sink::new(beside, hasher, update));
+        Self { from, cancel: cancel.clone(), hasher }
     }
 
     fn finish(self) -> Option<Hasher> {
@@ -150,6 +160,10 @@ impl<'scope, R> Hashed<'scope, R> {
 
 impl<R: Read> Read for Hashed<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            // What it leads to is replaced by the error of a cancelled call.
+            return Err(io::Error::other("cancelled"));
+        }
         let len = self.from.read(buffer)?;
         if let Some(hasher) = &mut self.hasher {
             hasher.copy(&buffer[..len]);
