@@ -120,13 +120,15 @@ fn gather(
     for item in items {
         match item {
             item if is_for_tests(attributes(&item)) => {}
-            Item::Mod(inner) => {
+            Item::Mod(mut inner) => {
                 let name = inner.ident.to_string();
                 let (module, below) = (format!("{module}::{name}"), beside.join(&name));
-                match inner.content {
+                match inner.content.take() {
                     Some((_, items)) => gather(items, &below, module, modules)?,
                     None => read(&file_of(beside, &name), &below, module, modules)?,
                 }
+                inner.semi = Some(syn::token::Semi::default());
+                own.push(Item::Mod(inner));
             }
             other => own.push(other),
         }
@@ -450,6 +452,14 @@ mod tests {
         assert_eq!(before, of("/// Documented now.\npub fn a(x: u8) { drop(x) }"));
         assert_ne!(of("pub enum E { A }"), of("#[non_exhaustive] pub enum E { A }"));
         assert_ne!(of("pub struct S(u8);"), of("pub struct S(pub u8);"));
+        assert_ne!(
+            of("pub mod a { pub struct S; } pub use a::S;"),
+            of("mod a { pub struct S; } pub use a::S;")
+        );
+        assert_ne!(
+            of("pub mod a { pub fn f() {} }"),
+            of("#[cfg(feature = \"x\")] pub mod a { pub fn f() {} }")
+        );
         assert_eq!(
             of("impl S { pub fn f(mut self, mut a: u8) {} } pub struct S;"),
             of("impl S { pub fn f(self, a: u8) {} } pub struct S;")

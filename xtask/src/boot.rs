@@ -13,6 +13,7 @@
 //! What is missing (qemu, a kernel, mmdebstrap, umoci, root) makes the job count as skipped, with the reason;
 //! `HECTARE_REQUIRE_ALL=1` makes that a failure.
 
+use crate::ended::Ended;
 use crate::scratch::{Scratch, with_path};
 use crate::steps::{built, shown, understood};
 use hectare_oracle::tool::{self, is_root};
@@ -86,18 +87,6 @@ impl Options {
     }
 }
 
-/// Why there is no result.
-enum Ended {
-    Skipped(String),
-    Failed(String),
-}
-
-impl From<String> for Ended {
-    fn from(reason: String) -> Self {
-        Self::Failed(reason)
-    }
-}
-
 /// Runs the job with its arguments; returns whether the machine answered, or was skipped.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
@@ -106,19 +95,12 @@ pub(crate) fn run(words: &[&str]) -> bool {
             println!("boot: 1 passed, 0 failed, 0 skipped");
             true
         }
-        Err(Ended::Skipped(reason)) => {
-            println!("skipped: boot: {reason}\nboot: 0 passed, 0 failed, 1 skipped");
-            std::env::var_os("HECTARE_REQUIRE_ALL").is_none()
-        }
-        Err(Ended::Failed(reason)) => {
-            eprintln!("boot FAILED: {reason}");
-            false
-        }
+        Err(ended) => ended.print("boot", ""),
     }
 }
 
 fn need(name: &str) -> Result<Command, Ended> {
-    tool::need(name).map_err(|reason| Ended::Skipped(reason.to_string()))
+    Ok(tool::need(name)?)
 }
 
 fn boot(options: &Options) -> Result<(), Ended> {

@@ -21,12 +21,13 @@ mod crashes;
 mod gateway;
 mod volumes;
 
+use crate::ended::Ended;
 use crate::scratch::{Scratch, leave_nothing};
 use crate::steps::{built, parsed, understood};
 use cluster::Cluster;
 use gateway::Gateway;
 use hectare_nbd::{Address, NbdDevice, Options as Client};
-use hectare_oracle::Skip;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -54,25 +55,7 @@ impl Options {
                 other => return Err(format!("{other} is no option")),
             }
         }
-        Ok(options)
-    }
-}
-
-/// Why there is no result.
-enum Ended {
-    Skipped(String),
-    Failed(String),
-}
-
-impl From<String> for Ended {
-    fn from(reason: String) -> Self {
-        Self::Failed(reason)
-    }
-}
-
-impl From<Skip> for Ended {
-    fn from(reason: Skip) -> Self {
-        Self::Skipped(reason.to_string())
+        if options.rounds == 0 { Err("--rounds: at least one".to_owned()) } else { Ok(options) }
     }
 }
 
@@ -150,14 +133,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
             println!("ceph: {passed} passed, 0 failed, 0 skipped");
             true
         }
-        Err(Ended::Skipped(reason)) => {
-            println!("skipped: ceph: {reason}\nceph: 0 passed, 0 failed, 1 skipped");
-            std::env::var_os("HECTARE_REQUIRE_ALL").is_none()
-        }
-        Err(Ended::Failed(reason)) => {
-            eprintln!("ceph --seed {} FAILED: {reason}", options.seed);
-            false
-        }
+        Err(ended) => ended.print("ceph", &format!(" --seed {}", options.seed)),
     }
 }
 
@@ -174,7 +150,10 @@ fn job(options: &Options) -> Result<usize, Ended> {
     let bench = Bench { cluster, hectare, folder, seed: options.seed, rounds: options.rounds };
     for (name, part) in PARTS {
         let began = Instant::now();
-        let said = part(&bench).map_err(|ended| match ended {
+        // What is asserted panics; the cluster and its logs are to be seen then, too.
+        let done = catch_unwind(AssertUnwindSafe(|| part(&bench)));
+        let done = done.unwrap_or_else(|_| Err(Ended::Failed("it panicked, as printed above".to_owned())));
+        let said = done.map_err(|ended| match ended {
             Ended::Failed(reason) => Ended::Failed(format!("{name}: {reason}")),
             skipped @ Ended::Skipped(_) => skipped,
         });
@@ -197,7 +176,7 @@ mod tests {
     fn words_become_options() {
         let options = Options::parse(&["--seed", "7", "--rounds", "9", "--keep"]).unwrap();
         assert_eq!(options, Options { seed: 7, rounds: 9, keep: true });
-        for wrong in [&["--seed"][..], &["--rounds", "-1"], &["often"]] {
+        for wrong in [&["--seed"][..], &["--rounds", "-1"], &["--rounds", "0"], &["often"]] {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
         }
     }

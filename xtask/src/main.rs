@@ -43,6 +43,7 @@ mod conform;
 mod corpus;
 mod crash;
 mod demo;
+mod ended;
 mod features;
 mod fuzz;
 mod killed;
@@ -67,6 +68,7 @@ mod stress;
 mod testing;
 mod tidy;
 mod unicode;
+mod workspace;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,9 @@
 //! with that very toolchain, which rustup brings; a newer one proves nothing. Its build is thrown away: it
 //! shares nothing with that of the usual toolchain.
 
-use crate::steps::{quiet, root, shown};
+use crate::ended::Ended;
+use crate::scratch::Scratch;
+use crate::steps::{other_cargo, quiet, root, shown, target_folder};
 use std::fs;
 use std::process::Command;
 
@@ -24,34 +26,24 @@ pub(crate) fn run(words: &[&str]) -> bool {
     };
     let toolchain = format!("+{version}");
     if quiet(Command::new("rustc").args([&toolchain, "--version"])).is_none() {
-        eprintln!("Rust {version} is not installed: rustup toolchain install {version} --profile minimal");
-        return false;
+        let how = format!("rustup toolchain install {version} --profile minimal");
+        return Ended::Skipped(format!("Rust {version} is not installed: {how}")).print("msrv", "");
     }
-    let folder = match tempfile::tempdir() {
+    let folder = match Scratch::new(&target_folder(), "hectare-msrv") {
         Ok(folder) => folder,
         Err(error) => {
-            eprintln!("no temporary directory: {error}");
+            eprintln!("{error}");
             return false;
         }
     };
-    // Not the cargo that runs this, but rustup's, which takes a toolchain's name.
-    let mut check = Command::new("cargo");
-    check.current_dir(root()).arg(&toolchain).arg("check").args(what);
-    cargo_free(&mut check);
-    shown(check.arg("--target-dir").arg(folder.path()))
-}
-
-/// Leaves out what the running cargo has said to its children: it names the other toolchain.
-fn cargo_free(command: &mut Command) {
-    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
-        command.env_remove(name);
-    }
+    let mut check = other_cargo(&version);
+    shown(check.arg("check").args(what).arg("--target-dir").arg(folder.path()))
 }
 
 /// The version that `Cargo.toml` names.
 fn wanted() -> Option<String> {
     let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).ok()?.parse().ok()?;
-    Some(manifest["workspace"]["package"]["rust-version"].as_str()?.to_owned())
+    Some(manifest.get("workspace")?.get("package")?.get("rust-version")?.as_str()?.to_owned())
 }
 
 #[cfg(test)]

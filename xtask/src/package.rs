@@ -31,6 +31,7 @@ mod rpm;
 mod stage;
 mod trial;
 
+use crate::ended::Ended;
 use crate::scratch::Scratch;
 use crate::setup;
 use crate::steps::{cargo, metadata, quiet, root, target_folder, understood, went_well};
@@ -61,6 +62,9 @@ impl Options {
                 "--static" => options.alone = true,
                 other => return Err(format!("{other} is no option")),
             }
+        }
+        if options.alone && options.rebuild {
+            return Err("--rebuild is for packages: leave out --static".to_owned());
         }
         Ok(options)
     }
@@ -176,6 +180,12 @@ impl Made {
 
 /// Builds the last commit in another directory, and compares the packages.
 fn rebuilt(facts: &Facts, made: &Made) -> Result<(), Ended> {
+    let changed = quiet(Command::new("git").current_dir(root()).args(["status", "--porcelain"]));
+    if changed.is_none_or(|said| !said.stdout.is_empty()) {
+        return Err("these sources have changes that are not committed, so another build differs"
+            .to_owned()
+            .into());
+    }
     let folder = Scratch::new(&std::env::temp_dir(), "hectare-rebuild")?;
     let sources = folder.path().join("elsewhere");
     let mut clone = Command::new("git");
@@ -199,27 +209,6 @@ fn same(files: &[PathBuf], again: &[PathBuf]) -> Result<(), Ended> {
         }
     }
     Ok(())
-}
-
-/// Why something was not done.
-#[derive(Debug, PartialEq, Eq)]
-enum Ended {
-    /// What it needs is missing here.
-    Skipped(String),
-    /// It went wrong.
-    Failed(String),
-}
-
-impl From<String> for Ended {
-    fn from(reason: String) -> Self {
-        Self::Failed(reason)
-    }
-}
-
-impl From<hectare_oracle::Skip> for Ended {
-    fn from(skip: hectare_oracle::Skip) -> Self {
-        Self::Skipped(skip.to_string())
-    }
 }
 
 /// Runs a command visibly; that it failed is an error.
@@ -258,8 +247,11 @@ mod tests {
 
     #[test]
     fn words_become_options() {
-        let all = Options { test: true, rebuild: true, alone: true };
-        assert_eq!(Options::parse(&["--test", "--rebuild", "--static"]), Ok(all));
+        let packages = Options { test: true, rebuild: true, alone: false };
+        assert_eq!(Options::parse(&["--test", "--rebuild"]), Ok(packages));
+        let alone = Options { test: true, rebuild: false, alone: true };
+        assert_eq!(Options::parse(&["--static", "--test"]), Ok(alone));
+        assert!(Options::parse(&["--static", "--rebuild"]).is_err());
         assert!(Options::parse(&["--now"]).is_err());
     }
 

@@ -1,5 +1,5 @@
 //! What other libraries read and write, beside ours, on the same volumes: `cargo xtask peers [--only PART]...
-//! [--peer NAME]... [--runs N] [--corpus DIR] [--out FILE]`.
+//! [--peer NAME]... [--runs N] [--corpus DIR] [--times]`.
 //!
 //! | part | what is done |
 //! |---|---|

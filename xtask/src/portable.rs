@@ -9,7 +9,9 @@
 //!
 //! What is not there is skipped by name. What this is not: a run on those hosts.
 
-use crate::steps::{cargo, quiet, root, shown, target_folder};
+use crate::ended::may_skip;
+use crate::steps::{cargo, shown, sysroot, target_folder};
+use crate::tidy::layers::LAYERS;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,32 +19,16 @@ use std::process::Command;
 const USAGE: &str = "usage: cargo xtask portable [--check]";
 /// Sets the switch.
 const SWITCH: &str = "--cfg hectare_portable";
-/// For any host, in the order of the layers.
-const CRATES: [&str; 24] = [
-    "hectare-units",
-    "hectare-device",
-    "hectare-host",
-    "hectare-partition",
-    "hectare-lvm",
-    "hectare-alloc",
-    "hectare-ext4",
-    "hectare-mmp",
-    "hectare-probe",
-    "hectare-disk",
-    "hectare-identify",
-    "hectare-journal",
-    "hectare-xfs",
-    "hectare-check",
-    "hectare-mkfs",
-    "hectare-salvage",
-    "hectare-resize",
-    "hectare-tune",
-    "hectare-populate",
-    "hectare-disk-build",
-    "hectare-engine",
-    "hectare-repair",
-    "hectare-export",
-    "hectare",
+/// Layers that are for Linux: virtual processors, mounts, object stores, the lab and the programs over them.
+const FOR_LINUX: [&str; 8] = [
+    "hectare-alloc-virtual",
+    "hectare-fuse",
+    "hectare-store",
+    "hectare-lab",
+    "hectare-monitor",
+    "hectare-capi",
+    "hectare-cli",
+    "hectare-python",
 ];
 /// Those with C in them.
 const WITH_C: [&str; 1] = ["hectare-nbd"];
@@ -68,6 +54,11 @@ fn folder() -> PathBuf {
     target_folder().join("portable")
 }
 
+/// For any host, in the order of the layers.
+fn crates() -> Vec<&'static str> {
+    LAYERS.into_iter().filter(|name| !FOR_LINUX.contains(name) && !WITH_C.contains(name)).collect()
+}
+
 fn packages<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names.iter().flat_map(|name| ["-p", *name]).collect()
 }
@@ -84,18 +75,16 @@ fn switched(command: &str) -> Command {
 }
 
 fn checks() -> bool {
-    let here = shown(switched("check").args(packages(&CRATES)).args(packages(&WITH_C)));
+    let here = shown(switched("check").args(packages(&crates())).args(packages(&WITH_C)));
     // All of them, that one run shows everything that fails.
     let there = TARGETS.map(check_target);
     here && there.iter().all(|passed| *passed)
 }
 
 fn check_target(target: &str) -> bool {
-    let sysroot = quiet(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()));
-    let sysroot = sysroot.map(|said| PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()));
-    if !sysroot.is_some_and(|sysroot| sysroot.join("lib/rustlib").join(target).is_dir()) {
+    if !sysroot(&[]).is_some_and(|sysroot| sysroot.join("lib/rustlib").join(target).is_dir()) {
         println!("skipped {target}: its standard library is not installed (rustup target add {target})");
-        return true;
+        return may_skip();
     }
     let compiler = match stand_in() {
         Ok(compiler) => compiler,
@@ -110,7 +99,9 @@ fn check_target(target: &str) -> bool {
         check.args(["check", "--target", target]).args(what).env("CARGO_TARGET_DIR", folder());
         shown(check.env(variable("CC"), &compiler).env(variable("AR"), &compiler))
     };
-    check(&packages(&CRATES)) && check(&packages(&WITH_C))
+    // The library with all that it can have there.
+    let features = ["-p", "hectare", "--features", "hectare/admin,hectare/disk,hectare/nbd"];
+    check(&packages(&crates())) && check(&[&packages(&WITH_C)[..], &features].concat())
 }
 
 fn stand_in() -> std::io::Result<PathBuf> {
@@ -123,7 +114,11 @@ fn stand_in() -> std::io::Result<PathBuf> {
 
 fn tests() -> bool {
     // One at a time: together they would need more memory and disk than small machines have.
-    let passed = CRATES.map(|name| shown(switched("test").args(["-p", name])));
+    let passed = crates()
+        .into_iter()
+        .chain(WITH_C)
+        .map(|name| shown(switched("test").args(["-p", name])))
+        .collect::<Vec<_>>();
     let failed = passed.iter().filter(|passed| !**passed).count();
     println!("{} crates passed, {failed} failed, with {SWITCH}", passed.len() - failed);
     failed == 0

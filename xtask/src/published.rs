@@ -6,8 +6,8 @@
 //!
 //! What can be seen in the manifests alone is checked by `tidy`, always ([`complaints`]).
 
-use crate::steps::{cargo, metadata, root, shown, target_folder};
-use serde_json::Value;
+use crate::steps::{cargo, quiet, root, shown, target_folder};
+use crate::workspace::{Package, packages};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -34,6 +34,14 @@ pub(crate) fn run(words: &[&str]) -> bool {
     package.args(["package", "--quiet", "--allow-dirty", "--no-verify", "--offline"]);
     package.args(packages.iter().flat_map(|one| ["--package", &one.name]));
     complaints.is_empty() && shown(&mut package) && sizes(&packages) && (!verifies || verify(&packages))
+}
+
+/// Whether cargo can package crates that depend on each other together: since 1.90.
+pub(crate) fn can_package() -> bool {
+    let said = quiet(cargo().arg("--version"));
+    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
+    let minor = said.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    said.starts_with("cargo 1.") && minor.is_some_and(|minor| minor >= 90)
 }
 
 /// Prints how large the packages are; false if one is too large.
@@ -95,54 +103,6 @@ fn workspace_of(packages: &[Package]) -> String {
     )
 }
 
-#[derive(Clone, Debug)]
-struct Package {
-    name: String,
-    version: String,
-    manifest: String,
-    is_published: bool,
-    /// Of its metadata, what must be there, and what must not.
-    has: [bool; 2],
-    has_repository: bool,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Clone, Debug)]
-struct Dependency {
-    name: String,
-    required: String,
-    is_dev: bool,
-    is_inside: bool,
-}
-
-impl Package {
-    fn stem(&self) -> String {
-        format!("{}-{}", self.name, self.version)
-    }
-}
-
-fn packages() -> Option<Vec<Package>> {
-    let metadata = metadata()?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let prefix = root().to_string_lossy().into_owned() + "/";
-    let dependency = |value: &Value| Dependency {
-        name: text(&value["name"]),
-        required: text(&value["req"]),
-        is_dev: value["kind"].as_str() == Some("dev"),
-        is_inside: value["path"].is_string(),
-    };
-    let package = |value: &Value| Package {
-        name: text(&value["name"]),
-        version: text(&value["version"]),
-        manifest: text(&value["manifest_path"]).replacen(&prefix, "", 1),
-        is_published: value["publish"].is_null(),
-        has: ["description", "license"].map(|field| !text(&value[field]).is_empty()),
-        has_repository: value["repository"].is_string(),
-        dependencies: value["dependencies"].as_array().into_iter().flatten().map(dependency).collect(),
-    };
-    Some(metadata["packages"].as_array()?.iter().map(package).collect())
-}
-
 fn published(packages: &[Package]) -> Vec<Package> {
     packages.iter().filter(|package| package.is_published).cloned().collect()
 }
@@ -197,6 +157,7 @@ fn complaints_about(package: &Package, published: &BTreeSet<String>) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Dependency;
 
     #[test]
     fn what_a_registry_would_refuse_is_named() {

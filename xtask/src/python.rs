@@ -10,7 +10,6 @@
 //! `cargo xtask python bench` builds an optimised wheel instead, and runs `bench_read.py` on it.
 
 use crate::steps::{built_command, cargo, quiet, root, shown, target_folder, went_well};
-use hectare_oracle::skip::REQUIRE_ALL;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,7 +81,7 @@ fn skipped_whole(reason: &str) -> Outcome {
 
 /// The same, with every skip a failure where all is required.
 fn required(mut outcome: Outcome) -> Outcome {
-    if std::env::var(REQUIRE_ALL).is_ok_and(|value| value == "1") {
+    if !crate::ended::may_skip() {
         let skipped = outcome.skipped.drain(..);
         outcome.failed.extend(skipped.map(|(name, reason)| format!("{name} would be skipped: {reason}")));
     }

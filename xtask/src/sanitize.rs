@@ -15,7 +15,9 @@
 //! compilers call, as long as gcc is older than the LLVM. What the runtime can't see is memory of C libraries that
 //! are linked in uninstrumented (compression): it sees their allocations, not their accesses.
 
-use crate::steps::{quiet, root, shown, target_folder, went_well};
+use crate::ended::may_skip;
+use crate::steps::{other_cargo, root, shown, sysroot, target_folder, went_well};
+use hectare_oracle::tool::need;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +37,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     let wanted: Vec<&str> = ALL.into_iter().filter(|one| words.is_empty() || words.contains(one)).collect();
     let Some(nightly) = nightly() else {
         println!("skipped {}: there is no nightly toolchain", wanted.join(", "));
-        return true;
+        return may_skip();
     };
     let mut found = Vec::new();
     for name in wanted {
@@ -45,7 +47,12 @@ pub(crate) fn run(words: &[&str]) -> bool {
         };
         match done {
             Ok(None) => println!("{name}: nothing found"),
-            Ok(Some(reason)) => println!("skipped {name}: {reason}"),
+            Ok(Some(reason)) => {
+                println!("skipped {name}: {reason}");
+                if !may_skip() {
+                    found.push(format!("{name} would be skipped: {reason}"));
+                }
+            }
             Err(reason) => found.push(format!("{name}: {reason}")),
         }
         let _ = fs::remove_dir_all(folder()); // absent if all was skipped
@@ -59,18 +66,12 @@ fn folder() -> PathBuf {
 
 /// The toolchain's folder.
 fn nightly() -> Option<PathBuf> {
-    let mut rustc = Command::new("rustc");
-    let output = quiet(rustc.args(["+nightly", "--print", "sysroot"]))?;
-    Some(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+    sysroot(&["+nightly"])
 }
 
 fn nightly_cargo() -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.arg("+nightly").current_dir(root()).env("CARGO_TARGET_DIR", folder()).env_remove("RUSTC");
-    // Those of the toolchain that runs this job.
-    for inherited in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER", "RUSTFLAGS"] {
-        cargo.env_remove(inherited);
-    }
+    let mut cargo = other_cargo("nightly");
+    cargo.env("CARGO_TARGET_DIR", folder());
     cargo.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").env("CARGO_INCREMENTAL", "0");
     cargo
 }
@@ -78,6 +79,9 @@ fn nightly_cargo() -> Command {
 /// Builds library and programs with a sanitizer, and runs them. `Some` is why not.
 fn sanitized(sysroot: &Path, name: &str) -> Result<Option<String>, String> {
     let with_std = name == "thread";
+    if let Err(skip) = need("gcc") {
+        return Ok(Some(skip.to_string()));
+    }
     if with_std && !sysroot.join("lib/rustlib/src/rust/library").exists() {
         return Ok(Some("the toolchain has no rust-src".to_owned()));
     }

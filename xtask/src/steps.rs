@@ -63,6 +63,25 @@ pub(crate) fn built_command() -> Option<PathBuf> {
     done.then(|| target_folder().join("debug/hectare"))
 }
 
+/// The cargo of another toolchain, in the workspace's directory: rustup's, which takes a toolchain's name. What the
+/// cargo that runs this has said to its children names its own toolchain, and is left out.
+pub(crate) fn other_cargo(toolchain: &str) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.arg(format!("+{toolchain}")).current_dir(root());
+    let inherited = ["CARGO", "RUSTC", "RUSTC_WRAPPER", "RUSTDOC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
+    for name in inherited.into_iter().chain(["RUSTUP_TOOLCHAIN"]) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
+/// Where a toolchain lies; `arguments` may begin with its name, as `+nightly`.
+pub(crate) fn sysroot(arguments: &[&str]) -> Option<PathBuf> {
+    let mut rustc = Command::new("rustc");
+    let said = quiet(rustc.current_dir(root()).args(arguments).args(["--print", "sysroot"]))?;
+    Some(PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()))
+}
+
 /// The output of a command, if it ran and succeeded.
 pub(crate) fn quiet(command: &mut Command) -> Option<Output> {
     command.output().ok().filter(|output| output.status.success())

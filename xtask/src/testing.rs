@@ -44,8 +44,11 @@ pub(crate) fn run() -> bool {
     }
     println!("\n$ cargo xtask tidy");
     tally.check("tidy", tidy::run());
-    tally.check("features of the library", features::run());
-    tally.check("packages", published::run(&[]));
+    tally.check("a reader of the library", features::reader_compiles());
+    match published::can_package() {
+        true => tally.check("packages", published::run(&[])),
+        false => tally.skip("packages", "packaging crates together needs cargo 1.90"),
+    }
     match quiet(cargo().args(["deny", "--version"])) {
         Some(_) => tally.check("dependencies", shown(cargo().args(["deny", "check"]))),
         None => tally.skip("dependencies", NO_DENY),

@@ -13,18 +13,19 @@
 //! | dependencies have an allowed licence and source, none is banned (`deny.toml`) | [`supply`] |
 //! | the public interface is that of its snapshot | [`crate::api`] |
 //! | a reader links little | [`crate::features`] |
-//! | what is published can be packaged | [`mod@crate::package`] |
+//! | what is published can be packaged | [`crate::published`] |
 //! | the changelog has its form | [`changelog`] |
 //! | commits have a short subject and a body | [`history`] |
 //! | the field's words in comments, messages and docs (a warning) | [`words`], `docs/glossary.md` |
 //!
 //! Findings print as `file:line: message`. Warnings do not fail.
 
+mod book;
 mod changelog;
 mod code;
 mod floors;
 mod history;
-mod layers;
+pub(crate) mod layers;
 mod modules;
 mod supply;
 mod text;
@@ -162,6 +163,7 @@ fn findings() -> Vec<Finding> {
     findings.extend(modules::check(&sources));
     findings.extend(floors::check(&sources));
     findings.extend(layers::check());
+    findings.extend(book::check());
     findings.extend(supply::check());
     findings.extend(published());
     findings.extend(history::check());

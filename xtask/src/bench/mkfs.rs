@@ -364,8 +364,8 @@ impl Outcome<'_> {
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |title: &str, runs: &[Figures], times: Option<Spread>| {
             let cell = |of: Figure| spread(runs, of).map_or("-".to_owned(), |spread| shown(spread.median));
-            let seconds = spread(runs, SECONDS).map_or("-".to_owned(), told);
-            let times = times.map_or("-".to_owned(), told);
+            let seconds = spread(runs, SECONDS).map_or("-".to_owned(), with_range);
+            let times = times.map_or("-".to_owned(), with_range);
             let (memory, written) = (cell(MEMORY), cell(|run| Some(run.written / 1e6)));
             let (writes, taken) = (cell(|run| Some(run.writes)), cell(|run| Some(run.taken / 1e6)));
             vec![self.case.name.to_owned(), title.to_owned(), seconds, times, memory, written, writes, taken]
@@ -376,7 +376,7 @@ impl Outcome<'_> {
             return rows;
         }
         let alone = [Spread::of(&self.alone), self.times_of(&self.alone)];
-        let alone = alone.map(|spread| spread.map_or("-".to_owned(), told));
+        let alone = alone.map(|spread| spread.map_or("-".to_owned(), with_range));
         let titles = [self.case.name, "the writes alone"].map(str::to_owned);
         let rest = std::iter::repeat_n("-".to_owned(), HEADINGS.len() - 4);
         rows.push(titles.into_iter().chain(alone).chain(rest).collect());
@@ -396,7 +396,7 @@ impl Outcome<'_> {
 }
 
 /// A figure with its spread, for a table.
-pub(super) fn told(spread: Spread) -> String {
+pub(super) fn with_range(spread: Spread) -> String {
     format!("{} ({} to {})", shown(spread.median), shown(spread.min), shown(spread.max))
 }
 

@@ -3,7 +3,7 @@
 //! the *peer* in the same round. The order alternates. What is made and what is claimed is up to the comparison.
 
 use super::mkfs::measure::{Figures, run as measured};
-use super::mkfs::{barred, told};
+use super::mkfs::{barred, with_range};
 use super::results::{aligned, machine, write_json};
 use crate::scratch::leave_nothing;
 use hectare_lab::paired_stats::Spread;
@@ -78,7 +78,7 @@ impl Sides {
     }
 
     fn table(&self, name: &str, runs: &Runs) -> Vec<Vec<String>> {
-        let cell = |spread: Option<Spread>| spread.map_or("-".to_owned(), told);
+        let cell = |spread: Option<Spread>| spread.map_or("-".to_owned(), with_range);
         let row = |(side, title): (usize, &&str)| {
             let of_side =
                 |figure: fn(&Figures) -> Option<f64>| cell(Spread::of(&values(&runs[side], figure)));

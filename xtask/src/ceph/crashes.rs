@@ -36,7 +36,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         format!(
             "{} runs, {} steps, {} kills, {} connections made again, {} promises kept, longest step {:.1} s, \
              longest restart {:.1} s",
@@ -58,7 +58,7 @@ pub(super) fn of_gateway(bench: &Bench) -> Result<String, Ended> {
     for round in 0..bench.rounds {
         one(bench, &mut gateway, "gateway", round, 4, Gateway::crash, &mut sum)?;
     }
-    Ok(sum.told())
+    Ok(sum.summary())
 }
 
 /// The OSD is killed: `qemu-nbd` and the connection stay, and requests wait.
@@ -69,7 +69,7 @@ pub(super) fn of_osd(bench: &Bench) -> Result<String, Ended> {
         let crash = |_: &mut Gateway| bench.cluster.crash_osd();
         one(bench, &mut gateway, "osd", round, 3, crash, &mut sum)?;
     }
-    Ok(sum.told())
+    Ok(sum.summary())
 }
 
 /// `qemu-nbd` is killed while it has the lock of its image: the next one has to wait until Ceph takes it away.
@@ -77,7 +77,7 @@ pub(super) fn of_lock_owner(bench: &Bench) -> Result<String, Ended> {
     let mut sum = Sum::default();
     let mut gateway = bench.image("locked", SIZE, Features::Default)?;
     one(bench, &mut gateway, "locked", 0, 1, Gateway::crash, &mut sum)?;
-    Ok(sum.told())
+    Ok(sum.summary())
 }
 
 /// One run on a new volume.
@@ -95,14 +95,19 @@ fn one(
     finished(&mut bench.hectare(&["mkfs", "-F", "-t", "ext4", "-O", format, &gateway.url()]))?;
     let failed = |error: hectare_lab::Error| Ended::Failed(format!("{format}: {error}"));
     let address = gateway.address();
-    let mut longest = Duration::ZERO;
+    let (mut longest, mut made) = (Duration::ZERO, 0);
     let outside = Outside::work(&address, seed, faults, |_| {
         let began = Instant::now();
+        made += 1;
         let done = crash(gateway).map_err(text);
         longest = longest.max(began.elapsed());
         done
     });
     let outside = outside.map_err(failed)?;
+    if made == 0 {
+        return Err(format!("{format}: the program ended before the first fault").into());
+    }
+    sum.faults += made;
     gateway.crash()?;
     sum.promises += outside.check(&address).map_err(failed)?;
     let copy = bench.exported(image)?;
@@ -114,7 +119,6 @@ fn one(
     mount.unmount();
     sum.runs += 1;
     sum.steps += u64::from(outside.steps());
-    sum.faults += u64::from(faults);
     sum.reconnects += outside.reconnects;
     sum.longest = sum.longest.max(outside.longest);
     sum.restart = sum.restart.max(longest);

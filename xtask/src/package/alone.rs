@@ -17,7 +17,7 @@ use super::layout::{Family, Package, What, entries};
 use super::stage::stage;
 use super::{Ended, Facts, output, step, trial};
 use crate::scratch::Scratch;
-use crate::steps::{quiet, root, target_folder};
+use crate::steps::{quiet, root, sysroot, target_folder};
 use hectare_oracle::tool::need;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Way {
         if library_folder(Self::Musl).is_some_and(|folder| folder.is_dir()) {
             return Self::Musl;
         }
-        let sources = sysroot().is_some_and(|root| root.join("lib/rustlib/src/rust/library/std").is_dir());
+        let sources = sysroot(&[]).is_some_and(|root| root.join("lib/rustlib/src/rust/library/std").is_dir());
         if sources && quiet(Command::new("cargo-zigbuild").arg("--version")).is_some() {
             return Self::MuslFromSources;
         }
@@ -67,11 +67,6 @@ impl Way {
     }
 }
 
-fn sysroot() -> Option<PathBuf> {
-    let said = quiet(Command::new("rustc").args(["--print", "sysroot"]))?;
-    Some(PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()))
-}
-
 fn library_folder(way: Way) -> Option<PathBuf> {
     let said = quiet(Command::new("rustc").args(["--print", "target-libdir", "--target", &way.target()]))?;
     Some(PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()))
@@ -89,7 +84,7 @@ pub(super) fn run(is_tried: bool) -> Result<(), String> {
     let (pages, completions) = written_by(&command, work.path())?;
     let (shared, archive) = (PathBuf::new(), PathBuf::new());
     let built = Built { command: command.clone(), shared, archive, pages, completions };
-    let file = packed(&facts, &built, way, work.path(), &target.join("packages"))?;
+    let file = packed(&facts, &built, way, work.path(), &target.join("packages-static"))?;
     let size = fs::metadata(&file).map_err(|error| format!("{}: {error}", file.display()))?.len();
     println!("{size:>10} bytes  {}", file.display());
     let mut outcome = trial::Outcome::default();

@@ -11,7 +11,6 @@ use super::build::Built;
 use super::chroot::Chroot;
 use super::layout::{Family, PACKAGES, Package, library_folder};
 use super::{Ended, Facts, Made, output, pack, same, step};
-use hectare_oracle::skip::REQUIRE_ALL;
 use hectare_oracle::tool::need;
 use hectare_oracle::walk::try_walk;
 use std::collections::BTreeMap;
@@ -54,7 +53,7 @@ impl Outcome {
     /// Prints what was skipped and what failed, and the numbers. Where all is required, skips are failures.
     pub(super) fn print(&mut self) {
         println!();
-        if std::env::var(REQUIRE_ALL).is_ok_and(|value| value == "1") {
+        if !crate::ended::may_skip() {
             let skipped = self.skipped.drain(..);
             self.failed.extend(skipped.map(|(name, reason)| format!("{name} would be skipped: {reason}")));
         }

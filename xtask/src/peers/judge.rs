@@ -41,7 +41,10 @@ impl Verdict {
         let compared = |path: &[u8]| !path.is_empty() && !path.starts_with(b"lost+found");
         let truth: BTreeMap<&[u8], &Entry> =
             truth.iter().map(|entry| (&entry.path[..], entry)).filter(|(path, _)| compared(path)).collect();
-        let failed = |path: &[u8]| listing.errors.iter().any(|(at, _)| path.starts_with(at));
+        let is_below = |path: &[u8], at: &[u8]| {
+            at.is_empty() || path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        let failed = |path: &[u8]| listing.errors.iter().any(|(at, _)| is_below(path, at));
         for (path, entry) in &truth {
             match listing.entries.get(*path) {
                 Some(found) => verdict.entry(path, &expected(entry), found, seconds),
@@ -191,6 +194,14 @@ mod tests {
         assert_eq!(judged(|all| drop(all.pop()), ".\n").names, 1);
         assert_eq!(judged(|all| all.push(Entry::new("x", Kind::Fifo)), ".\n").names, 1);
         assert!(judged(|_| {}, "").died.is_some());
+        // An error at one file excuses no other whose name begins alike.
+        let more = |end: &str| {
+            let truth: Vec<Entry> = truth().into_iter().chain([Entry::new("f0", Kind::Fifo)]).collect();
+            let lines: Vec<String> = truth[..2].iter().map(printed).collect();
+            let listing = Listing::parse(format!("{}\n{end}", lines.join("\n")).as_bytes());
+            Verdict::of(&listing, &ran(End::Code(0), ""), &truth, false)
+        };
+        assert_eq!((more("!\t66\tx\n.\n").names, more("!\t\tx\n.\n").names), (1, 0));
         // Said to be an error: not wrong.
         let said = judged(|all| drop(all.pop()), "!\t66\tdamaged\n.\n");
         assert!(!said.is_wrong() && said.cell() == "1 errors");

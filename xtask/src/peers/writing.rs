@@ -48,7 +48,7 @@ pub(super) fn run(peers: &[Peer], folder: &Path) -> Result<(), String> {
         let mut cells = Vec::new();
         for peer in &writers {
             let (cell, example) = one(kind, peer, reader, folder)?;
-            if peer.is_ours() && !cell.starts_with("right") {
+            if peer.is_ours() && cell != "right" {
                 ours.push(format!("{kind}: {cell}: {example}"));
             }
             if !example.is_empty() {

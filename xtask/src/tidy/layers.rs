@@ -4,11 +4,11 @@
 //! no layer: tests of any crate may use it, and it uses none.
 
 use super::{Finding, Severity};
-use crate::steps::{metadata, root};
-use serde_json::Value;
+use crate::steps::root;
+use crate::workspace::{Dependency, Package, packages};
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 33] = [
+pub(crate) const LAYERS: [&str; 33] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -51,37 +51,6 @@ const FIRST_FRONT: &str = "hectare-fuse";
 const FRONT_ONLY: [&str; 8] =
     ["tokio", "async-std", "smol", "futures", "clap", "anyhow", "eyre", "indicatif"];
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Package {
-    name: String,
-    manifest: String,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Dependency {
-    name: String,
-    in_tests: bool,
-    inside: bool,
-}
-
-fn packages() -> Option<Vec<Package>> {
-    let metadata = metadata()?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let prefix = root().to_string_lossy().into_owned() + "/";
-    let dependency = |value: &Value| Dependency {
-        name: text(&value["name"]),
-        in_tests: value["kind"].as_str() == Some("dev"),
-        inside: value["path"].is_string(),
-    };
-    let package = |value: &Value| Package {
-        name: text(&value["name"]),
-        manifest: text(&value["manifest_path"]).replacen(&prefix, "", 1),
-        dependencies: value["dependencies"].as_array().into_iter().flatten().map(dependency).collect(),
-    };
-    Some(metadata["packages"].as_array()?.iter().map(package).collect())
-}
-
 /// Findings about all manifests.
 pub(super) fn check() -> Vec<Finding> {
     match packages() {
@@ -114,16 +83,16 @@ fn complaint_about(name: &str, own: Option<usize>, dependency: &Dependency) -> O
     if JOBS.contains(&name) {
         return None;
     }
-    if !dependency.inside {
+    if !dependency.is_inside {
         let is_core = own < rank(FIRST_FRONT);
-        let banned = is_core && !dependency.in_tests && FRONT_ONLY.contains(&other);
+        let banned = is_core && !dependency.is_dev && FRONT_ONLY.contains(&other);
         return banned.then(|| format!("{name} may not use {other}: only {FIRST_FRONT} and above may"));
     }
     if name == ORACLE {
         return Some(format!("{ORACLE} judges the layers and may not use {other}"));
     }
     if other == ORACLE {
-        return (!dependency.in_tests).then(|| format!("{name} may use {ORACLE} in tests only"));
+        return (!dependency.is_dev).then(|| format!("{name} may use {ORACLE} in tests only"));
     }
     match (own, rank(other)) {
         (Some(own), Some(below)) if below < own => None,
@@ -135,7 +104,7 @@ fn complaint_about(name: &str, own: Option<usize>, dependency: &Dependency) -> O
 pub(super) fn budget() -> Vec<String> {
     let mut lines = Vec::new();
     for package in packages().unwrap_or_default() {
-        let outside = package.dependencies.iter().filter(|d| !d.inside && !d.in_tests);
+        let outside = package.dependencies.iter().filter(|d| !d.is_inside && !d.is_dev);
         let mut names: Vec<&str> = outside.map(|d| d.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -152,7 +121,8 @@ mod tests {
     use super::*;
 
     fn complaint(name: &str, other: &str, in_tests: bool, inside: bool) -> bool {
-        let dependency = Dependency { name: other.into(), in_tests, inside };
+        let dependency =
+            Dependency { name: other.into(), required: "*".to_owned(), is_dev: in_tests, is_inside: inside };
         complaint_about(name, rank(name), &dependency).is_some()
     }
 
@@ -177,7 +147,15 @@ mod tests {
 
     #[test]
     fn a_package_without_a_layer_is_found() {
-        let package = Package { name: "new".into(), manifest: "m".into(), dependencies: Vec::new() };
+        let package = Package {
+            name: "new".into(),
+            version: String::new(),
+            manifest: "m".into(),
+            is_published: false,
+            has: [true; 2],
+            has_repository: false,
+            dependencies: Vec::new(),
+        };
         assert_eq!(check_package(&package).len(), 1);
     }
 }
