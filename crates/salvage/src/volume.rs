@@ -220,8 +220,8 @@ fn inferred(source: &Source, reason: &str, notes: &mut Vec<String>) -> Option<Fo
     let geometry = sb.geometry();
     notes.push(format!(
         "no superblock can be used, nor any copy of it ({reason}): what it said was inferred from the root \
-         directory, whose inode is in the table at block {table}: blocks of {} bytes, inodes of {}, {} of them \
-         in a group",
+         directory, whose inode is in the table at block {table}: blocks of {} bytes, inodes of {}, {} of \
+         them in a group",
         geometry.block_size, geometry.inode_size, geometry.inodes_per_group
     ));
     Some(Found { sb, is_first: false, table: Some(table) })

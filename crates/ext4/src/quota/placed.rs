@@ -1,7 +1,7 @@
 //! A quota file on a volume: the blocks of its tree in blocks of the file ([`QuotaFile`]).
 //!
-//! Whoever has the volume knows how a block of a file is found and read ([`Storage`]); a block of the tree is
-//! never longer than one of the file, and lies within one.
+//! The caller, which has the volume, knows how a block of a file is found and read ([`Storage`]); a block of
+//! the tree is never longer than one of the file, and lies within one.
 
 use super::{BLOCK_BYTES, Block, BlockIndex, Kind, QuotaRead};
 use crate::error::{Corrupt, Place, Unsupported};
