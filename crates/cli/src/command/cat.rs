@@ -1,7 +1,7 @@
 //! `hectare cat`.
 
 use crate::failure::Outcome;
-use crate::image::read_each_verified;
+use crate::image::{Image, read_each_verified};
 use crate::image_path::ImagePath;
 use crate::output::Output;
 use crate::write_args::Looking;
@@ -26,19 +26,23 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut out = Output::new();
-    let mut buffer = vec![0; STEP];
     read_each_verified(&arguments.places, &arguments.looking, arguments.verify, |image, place| {
-        let fail = |error| image.fail(&place.path, &error);
-        let file = image.volume().open_file(&place.path).map_err(fail)?;
-        let mut at = 0;
-        loop {
-            let n = file.read_at(at, &mut buffer).map_err(fail)?;
-            if n == 0 {
-                return Ok(());
-            }
-            out.bytes(&buffer[..n])?;
-            at += u64_of(n);
-        }
+        print(image, &place.path, &mut out)
     })?;
     out.finish()
+}
+
+/// Prints the content of a file.
+pub(super) fn print(image: &Image, path: &[u8], out: &mut Output) -> Outcome {
+    let fail = |error| image.fail(path, &error);
+    let file = image.volume().open_file(path).map_err(fail)?;
+    let (mut buffer, mut at) = (vec![0; STEP], 0);
+    loop {
+        let n = file.read_at(at, &mut buffer).map_err(fail)?;
+        if n == 0 {
+            return Ok(());
+        }
+        out.bytes(&buffer[..n])?;
+        at += u64_of(n);
+    }
 }

@@ -1,5 +1,7 @@
 //! `hectare cp`.
 
+mod standard;
+
 use crate::copy::host::{LocalOrigin, LocalTarget, Node, Rights};
 use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options, Origin, copy};
@@ -23,13 +25,13 @@ use std::path::{Path, PathBuf};
 ///
 /// At least one side is IMAGE:PATH. If the destination is a directory, sources are copied into it; of a
 /// source that ends in `/.`, or that is the root of an image, the content is copied. Holes stay holes. A
-/// local path with a colon can be written ./a:b.
+/// local path with a colon can be written ./a:b. `-` is standard input, or output for one file of an image.
 ///
 /// A file or directory that can't be read is reported and left out; a write error ends the copy.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare cp disk.img:/etc/fstab .\n  hectare cp -a rootfs/. disk.img:/\n  \
-    hectare cp -r disk.img:/srv other.img:/backup"
+    hectare cp -r disk.img:/srv other.img:/backup\n  pg_dump | hectare cp - disk.img:/srv/dump.sql"
 )]
 pub(crate) struct Arguments {
     /// Copy directories recursively; symbolic links, devices and pipes as such
@@ -67,6 +69,13 @@ impl Arguments {
     /// The part of their images that holds the sources.
     fn part_of_sources(&self) -> Part {
         self.source_part.or(self.writing.part)
+    }
+
+    /// The image of a source that is copied out of it.
+    fn image_of(&self, source: &ImagePath) -> Outcome<Image> {
+        let looking = Looking::of(self.part_of_sources(), self.writing.journal.clone(), false)
+            .tolerating(self.tolerant);
+        Image::read_verified(&source.image, &looking, self.verify)
     }
 
     /// Whether a source is in the volume that is written, however its part was named.
@@ -135,6 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.tolerant.is_given() && from.iter().all(is_local) {
         return Err(Failure::Usage("damage is tolerated in images that are copied from only".to_owned()));
     }
+    standard::check(arguments, from)?;
     arguments.check_parts(to, from)?;
     if let (true, Some(fault)) = (arguments.operands.iter().any(is_local), hectare_host::pretence().fault()) {
         return Err(Failure::Line(fault));
@@ -147,10 +157,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 "--explain says where an image puts what is copied into it: the destination is in none";
             Err(Failure::Usage(reason.to_owned()))
         }
+        Operand::Local(_) if standard::is_standard(to) => standard::give(arguments, from),
         Operand::Local(folder) => each(from, |source| out(arguments, source, folder, several, &progress)),
         Operand::Inside(place) => {
             Image::change_verified(&place.image, &arguments.writing, arguments.verify, |image| {
                 each(from, |source| match source {
+                    source if standard::is_standard(source) => standard::take(image, place, &progress),
                     Operand::Local(path) => {
                         let source = Node::at(path);
                         let bytes = path.as_os_str().as_bytes();
@@ -271,9 +283,7 @@ fn goal_inside(
 /// Copies one source out of an image.
 fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
     let Operand::Inside(source) = source else { return Ok(()) };
-    let looking = Looking::of(arguments.part_of_sources(), arguments.writing.journal.clone(), false)
-        .tolerating(arguments.tolerant);
-    let image = Image::read_verified(&source.image, &looking, arguments.verify)?;
+    let image = arguments.image_of(source)?;
     let nr = image.resolve(&source.path, arguments.options().follow)?;
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
     let (folder, name) = match std::fs::metadata(to) {

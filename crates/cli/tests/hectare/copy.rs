@@ -1,6 +1,6 @@
 //! cp: trees are the same after a copy in and out, by the kernel and by a walk of the host.
 
-use crate::support::{Bench, at, hectare};
+use crate::support::{Bench, at, hectare, hectare_fed};
 use hectare_oracle::compare::Times;
 use hectare_oracle::{
     Combo, KernelMount, Scale, Tree, What, assert_clean, assert_same, combos, filled, is_root, skip,
@@ -193,4 +193,43 @@ fn regression_a_name_in_an_image_can_not_leave_the_target() {
     let ran = hectare(&["cp", "-a", &bench.at("/"), out.to_str().unwrap()]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert!(!bench.local("escaped").exists() && !ran.hung);
+}
+
+/// `-` is standard input or output: what comes is one file, as long as it is; attributes that are there stay.
+#[test]
+fn a_stream_becomes_a_file_and_a_file_a_stream() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli copy::a_stream_becomes_a_file", reason),
+    };
+    let (file, long) = (bench.at("/f"), "line of a stream\n".repeat(100_000));
+    hectare_fed(&["cp", "-", &file], &long).ok();
+    assert!(hectare(&["cp", &file, "-"]).ok().text() == long);
+    hectare(&["chmod", "640", &file]).ok();
+    hectare_fed(&["cp", "-", &file], "short").ok();
+    assert_eq!(hectare(&["cat", &file]).ok().text(), "short");
+    assert!(hectare(&["stat", &file]).ok().text().contains("640"));
+    hectare_fed(&["cp", "-", &bench.at("/empty")], "").ok();
+    assert_eq!(hectare(&["cp", &bench.at("/empty"), "-"]).ok().text(), "");
+    hectare(&["mkdir", &bench.at("/d")]).ok();
+    for (arguments, reason) in [
+        (["cp", "-", &bench.at("/d")], "it is a directory"),
+        (["cp", "-", &bench.at("/none/")], "no such file or directory"),
+        (["cp", &bench.at("/d"), "-"], "it is a directory"),
+    ] {
+        let refused = hectare_fed(&arguments, "x");
+        assert_eq!(refused.code, Some(1), "{arguments:?}: {}", refused.err);
+        assert!(refused.err.to_lowercase().contains(reason), "{arguments:?}: {}", refused.err);
+    }
+    for arguments in [
+        vec!["cp", "-", "-", &bench.at("/d")],
+        vec!["cp", "-p", "-", &bench.at("/p")],
+        vec!["cp", "-r", "-", &bench.at("/p")],
+        vec!["cp", "-", "-"],
+        vec!["cp", &file, &file, "-"],
+    ] {
+        assert_eq!(hectare_fed(&arguments, "x").code, Some(2), "{arguments:?}");
+    }
+    assert_ne!(hectare_fed(&["sh", bench.image.to_str().unwrap()], "cp - :/x\n").code, Some(0));
+    assert_clean(&bench.image).unwrap();
 }
