@@ -265,6 +265,48 @@ fn regression_options_of_a_planned_image_are_heeded() {
     assert!(!hectare(&["ls", &format!("{}:", server.1)]).ok().text().contains("dir"));
 }
 
+/// The partitions of a disk, each in a file of its own, as sfdisk finds them.
+fn partitions(disk: &str) -> Result<Vec<PathBuf>, Skip> {
+    let listed = run(need("sfdisk")?.args(["-J", disk])).expect_success().stdout;
+    let listed: serde_json::Value = serde_json::from_slice(listed.as_bytes()).unwrap();
+    let content = fs::read(disk).unwrap();
+    let listed = listed["partitiontable"]["partitions"].as_array().unwrap().iter();
+    let number = |value: &serde_json::Value| usize::try_from(value.as_u64().unwrap()).unwrap() * 512;
+    let cut = |(n, part): (usize, &serde_json::Value)| {
+        let (start, size) = (number(&part["start"]), number(&part["size"]));
+        let file = PathBuf::from(format!("{disk}.part{}", n + 1));
+        fs::write(&file, &content[start..start + size]).unwrap();
+        file
+    };
+    Ok(listed.enumerate().map(cut).collect())
+}
+
+/// A tool that finds nothing wrong.
+fn judged(tool: &str, arguments: &[&str], says: &str) -> Result<(), Skip> {
+    let said = run(need(tool)?.args(arguments));
+    assert!(said.succeeded() && said.stdout.contains(says), "{}", said.report());
+    Ok(())
+}
+
+/// Every judge of a disk that is there: of its table, its FAT, its volumes and its hash tree.
+fn judge_example(disk: &str, is_gpt: bool, volumes: &[usize]) -> Result<(), Skip> {
+    judged("sfdisk", &["--verify", disk], "No errors")?;
+    if is_gpt {
+        judged("sgdisk", &["-v", disk], "No problems found")?;
+    }
+    let parts = partitions(disk)?;
+    let part = |number: usize| parts[number - 1].to_str().unwrap();
+    judged("fsck.vfat", &["-n", part(1)], "")?;
+    for number in volumes {
+        assert_clean(&parts[number - 1]).unwrap();
+        hectare(&["check", part(*number)]).ok();
+    }
+    if let Ok(hash) = fs::read_to_string(Path::new(disk).with_extension("roothash")) {
+        judged("veritysetup", &["verify", part(2), part(3), hash.trim()], "")?;
+    }
+    Ok(())
+}
+
 #[test]
 fn the_examples_are_disks() {
     let bench = Bench::new();
@@ -274,14 +316,14 @@ fn the_examples_are_disks() {
     }
     fs::write(bench.path("u-boot.bin"), [7; 100_000]).unwrap();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
-    for name in ["uefi-verity", "sdcard"] {
+    for (name, is_gpt, volumes) in [("uefi-verity", true, &[2, 4][..]), ("sdcard", false, &[2])] {
         let spec = bench.path(&format!("{name}.toml"));
         fs::copy(examples.join(format!("{name}.toml")), &spec).unwrap();
         let disk = bench.text(&format!("{name}.img"));
         hectare(&["disk", "build", "-q", spec.to_str().unwrap(), "-o", &disk]).ok();
-        match need("sfdisk").map(|mut sfdisk| run(sfdisk.args(["--verify", &disk]))) {
-            Ok(said) => assert!(said.succeeded() && said.stdout.contains("No errors"), "{}", said.report()),
-            Err(reason) => skip_part!(format!("disks::the_examples_are_disks, {name}"), reason),
+        assert_eq!(bench.path(&format!("{name}.roothash")).exists(), is_gpt);
+        if let Err(reason) = judge_example(&disk, is_gpt, volumes) {
+            skip_part!(format!("disks::the_examples_are_disks, {name}"), reason);
         }
     }
 }
