@@ -285,6 +285,7 @@ impl Reader<'_> {
         let Some(info) = self.scan.inodes.get(record.inode) else {
             let reason = format!("\"{shown}\" leads to inode {}, not in use", record.inode);
             self.tell(What::Directory, place, reason);
+            self.report.digest.unread.extend(self.scan.unread_group(InodeNr::new(record.inode)));
             return;
         };
         if info.nameless || record.inode == InodeNr::ROOT.get() {

@@ -32,6 +32,7 @@ impl Scan<'_> {
             for (nr, slot) in numbers.zip(block.chunks_exact(usize_of(geometry.desc_size))) {
                 match GroupDesc::parse(slot, GroupNr::new(nr), &volume.sb) {
                     Ok(desc) => {
+                        self.check_marks(GroupNr::new(nr), &desc);
                         memory::reserve(&mut found, 1)?;
                         found.push(desc);
                     }
@@ -50,6 +51,21 @@ impl Scan<'_> {
         self.give_back(block);
         self.groups = Arc::new(found);
         Ok(sound)
+    }
+
+    /// Marks of what is not initialised need checksums of descriptors, and the bitmap of the last group, which
+    /// may be shorter, is always there.
+    fn check_marks(&mut self, nr: GroupNr, desc: &GroupDesc) {
+        let (uninit, volume) = (GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT, self.volume);
+        if !volume.sb.features().group_checksums() && desc.flags.intersects(uninit) {
+            let text = "it is marked as not initialised, which needs checksums of descriptors";
+            self.tell(What::GroupDescriptor, Place::Group(nr), text);
+        }
+        let is_last = nr.get() + 1 == volume.geometry().groups();
+        if is_last && self.group_flag(desc, GroupFlags::BLOCK_UNINIT) {
+            let text = "the block bitmap of the last group is marked as not initialised";
+            self.tell(What::GroupDescriptor, Place::Group(nr), text);
+        }
     }
 
     /// Claims superblocks, descriptors, bitmaps, inode tables and the mount protection.

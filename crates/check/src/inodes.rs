@@ -348,11 +348,13 @@ impl Scan<'_> {
         let used = |scan: &Self, nr: u32| scan.inodes.get(nr).is_some_and(|info| info.kind.is_some());
         if !used(self, InodeNr::ROOT.get()) {
             self.tell(What::Tree, Place::Inode(InodeNr::ROOT), "there is no root directory");
+            self.note_unread(InodeNr::ROOT);
         }
         if let Some(nr) = self.volume.sb.journal_inode()
             && !used(self, nr.get())
         {
             self.tell(What::Journal, Place::Inode(nr), "there is no such inode");
+            self.note_unread(nr);
         }
         let stray = self.volume.sb.raw().s_orphan_file_inum.get();
         if !self.volume.sb.features().compat.contains(Compat::ORPHAN_FILE) && used(self, stray) {
@@ -362,6 +364,7 @@ impl Scan<'_> {
         for nr in self.orphans.listed() {
             if self.inodes.get(nr.get()).is_none() {
                 self.tell(What::Orphans, Place::Inode(nr), "it is listed as an orphan, but not in use");
+                self.note_unread(nr);
             }
         }
     }

@@ -48,6 +48,7 @@ mod reserved_inodes;
 mod steps;
 mod symlink;
 mod threads;
+mod unread;
 
 pub use bitmaps::own_metadata;
 pub use bits::{Bits, count_ones};

@@ -200,6 +200,8 @@ pub struct Digest {
     pub subjects: Vec<What>,
     /// Inodes of directories with a broken block, record or index.
     pub directories: BTreeSet<u32>,
+    /// Groups whose descriptor says that inodes are unused which are in use.
+    pub unread: BTreeSet<u32>,
 }
 
 impl Digest {

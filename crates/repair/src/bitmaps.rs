@@ -105,17 +105,6 @@ impl Work<'_> {
         }
         Ok(())
     }
-
-    fn write_descriptor(&mut self, nr: GroupNr, desc: &GroupDesc) -> Result<(), Error> {
-        let geometry = self.geometry();
-        let per = geometry.descs_per_block();
-        let at = geometry.desc_block(nr.get() / per);
-        let within = usize_of(nr.get() % per * geometry.desc_size);
-        let mut block = self.block(at)?;
-        let slot = &mut block[within..within + usize_of(geometry.desc_size)];
-        desc.render(slot, nr, &self.sb);
-        self.put_block(at, &block)
-    }
 }
 
 /// A bitmap with all bits set that stand for nothing.

@@ -22,7 +22,7 @@ impl Work<'_> {
             for (nr, slot) in numbers.zip(block.chunks_exact(size)) {
                 let group = GroupNr::new(nr);
                 let desc = match GroupDesc::parse(slot, group, &self.sb) {
-                    Ok(desc) => desc,
+                    Ok(desc) => self.mend_marks(group, desc),
                     Err(corrupt) => self.mend_group(group, slot, &corrupt.reason)?,
                 };
                 self.groups.push(desc);
@@ -30,6 +30,49 @@ impl Work<'_> {
         }
         self.part_overlaps();
         Ok(())
+    }
+
+    /// Marks of what is not initialised that can't be; the bitmaps are written later, if they differ.
+    fn mend_marks(&mut self, group: GroupNr, mut desc: GroupDesc) -> GroupDesc {
+        let is_last = group.get() + 1 == self.geometry().groups();
+        let wrong = match self.sb.features().group_checksums() {
+            true if is_last => GroupFlags::BLOCK_UNINIT,
+            true => GroupFlags::empty(),
+            false => GroupFlags::BLOCK_UNINIT | GroupFlags::INODE_UNINIT,
+        };
+        if desc.flags.intersects(wrong) {
+            desc.flags.remove(wrong);
+            let text = "it is marked as not initialised, which it can't be: the mark is cleared";
+            self.mended(What::GroupDescriptor, Place::Group(group), text);
+        }
+        desc
+    }
+
+    /// Clears the marks of a group by which inodes in use were not read.
+    pub(crate) fn read_all_inodes(&mut self, group: GroupNr) -> Result<(), Error> {
+        let (at, within) = self.descriptor_place(group);
+        let block = self.block(at)?;
+        let slot = &block[within..within + usize_of(self.geometry().desc_size)];
+        let Ok(desc) = GroupDesc::parse(slot, group, &self.sb) else { return Ok(()) };
+        let text = "it says that inodes are unused which something leads to: all of its table is read";
+        self.mended(What::GroupDescriptor, Place::Group(group), text);
+        let flags = desc.flags - GroupFlags::INODE_UNINIT;
+        self.write_descriptor(group, &GroupDesc { flags, itable_unused: 0, ..desc })
+    }
+
+    /// The block that has the descriptor of a group, and where in it.
+    fn descriptor_place(&self, nr: GroupNr) -> (BlockNr, usize) {
+        let (geometry, per) = (self.geometry(), self.geometry().descs_per_block());
+        (geometry.desc_block(nr.get() / per), usize_of(nr.get() % per * geometry.desc_size))
+    }
+
+    /// Writes a descriptor with its checksum.
+    pub(crate) fn write_descriptor(&mut self, nr: GroupNr, desc: &GroupDesc) -> Result<(), Error> {
+        let (at, within) = self.descriptor_place(nr);
+        let mut block = self.block(at)?;
+        let slot = &mut block[within..within + usize_of(self.geometry().desc_size)];
+        desc.render(slot, nr, &self.sb);
+        self.put_block(at, &block)
     }
 
     /// A descriptor that is broken.

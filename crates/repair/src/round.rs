@@ -9,6 +9,8 @@ use hectare_check::{Digest, Options as CheckOptions, Report};
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::superblock::SuperBlock;
+use hectare_units::GroupNr;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Problems that a check keeps: one to be named. A round works on what the report says of all in short.
@@ -40,6 +42,13 @@ fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options
         // A superblock that can't be used is what a repair is for.
         Err(_) => Report::default(),
     };
+    // What those inodes hold is known before anything is taken for free. They may lead to more of them.
+    let mut read = BTreeSet::new();
+    while !report.digest.unread.is_subset(&read) {
+        done.mends.append(read_all_inodes(device, journal, options, &report.digest.unread)?)?;
+        read.append(&mut report.digest.unread);
+        report = check(device, journal)?;
+    }
     loop {
         let mends = round(device, journal, options, std::mem::take(&mut report.digest), &mut done.order)?;
         done.rounds += 1;
@@ -86,6 +95,22 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
     Err(Error::Refused(format!(
         "it has unknown features ({unknown:#x}): nobody who does not know them may write"
     )))
+}
+
+/// Clears the marks of groups by which inodes in use were not read.
+fn read_all_inodes(
+    device: &Arc<Overlay>,
+    journal: Option<&Arc<Overlay>>,
+    options: &Options,
+    groups: &BTreeSet<u32>,
+) -> Result<Mends, Error> {
+    let found = crate::superblock::find(device)?;
+    refuse_unknown(&found.sb)?;
+    let mut work = Work::new(device, journal.cloned(), *options, Suspects::of(Digest::default()), found)?;
+    for group in groups {
+        work.read_all_inodes(GroupNr::new(*group))?;
+    }
+    Ok(work.mends)
 }
 
 /// Goes through the volume once.

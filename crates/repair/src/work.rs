@@ -30,7 +30,7 @@ pub(crate) struct Suspects {
 
 impl Suspects {
     pub(crate) fn of(digest: Digest) -> Self {
-        let Digest { subjects, directories } = digest;
+        let Digest { subjects, directories, .. } = digest;
         Self { directories, subjects }
     }
 

@@ -21,6 +21,7 @@ mod structures;
 mod survey;
 mod trial;
 mod tuned;
+mod unread;
 mod volumes;
 
 /// Counts what is allocated.
