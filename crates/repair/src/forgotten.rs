@@ -1,11 +1,11 @@
 //! A log that is not empty, although a sound superblock does not say that it is to be replayed.
 //!
 //! Either the mark is gone, and the log holds what is newest; or something changed the volume that knew of no
-//! log, and what is in it is old. `e2fsck -y` replays such a log (`-p` refuses), the kernel drops it. Here
+//! log, and what is in it is old. `e2fsck -y` replays such a log (`-p` refuses), the kernel drops it. Here a log
+//! whose inodes are older than those in their place is given up ([`crate::log_age`]). Where inodes don't say it,
 //! both volumes are made on overlays and checked. The one with fewer problems is taken, but the replayed one
 //! only if it is sound or has as many inodes in use, so that no file is lost for little; and else the
-//! replayed one, as e2fsck does. Either way something is given up, and nothing proves which is the older: it
-//! counts as a loss.
+//! replayed one, as e2fsck does. Either way something is given up: it counts as a loss.
 //!
 //! Hazard: fast commits are not applied to the volume that is judged, but to the one that is taken.
 
@@ -35,21 +35,25 @@ impl Work<'_> {
         self.read_groups()?;
         self.mends = before;
         let place = self.log_place()?;
+        let tables = self.tables();
         self.groups.clear();
         let Ok(place) = place else { return Ok(false) };
         let Ok((recovery, damage)) = self.read_log(&place) else { return Ok(false) };
         if !recovery.needed() || !recovery.holds_something() {
             return Ok(false);
         }
-        let as_it_lies = self.judged(&place, &recovery, false)?;
-        let replayed = self.judged(&place, &recovery, true)?;
-        let Some(with) = replayed else { return Ok(false) };
+        let Some(replayed) = self.overlaid(&place, &recovery, true)? else { return Ok(false) };
+        if self.age_of_log(&recovery, &*replayed.device, &tables)?.is_lt() {
+            return Ok(false);
+        }
+        let Some(with) = replayed.judged() else { return Ok(false) };
+        let as_it_lies = self.overlaid(&place, &recovery, false)?.and_then(|lies| lies.judged());
         if as_it_lies.as_ref().is_some_and(|without| is_better(without, &with)) {
             return Ok(false);
         }
         let inodes = |report: &Report| report.counts.inodes_used.to_string();
         let without = as_it_lies.as_ref().map_or("an unknown number".to_owned(), inodes);
-        // What the volume holds in their place is given up, and nothing proves that it is the older.
+        // What the volume holds in their place is given up.
         self.lost(
             What::Journal,
             Place::Volume,
@@ -69,16 +73,21 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// What the check says of the volume with an empty log, with what that held in its place or not; `None`
-    /// if that can't be.
-    fn judged(&self, place: &LogPlace, recovery: &Recovery, replayed: bool) -> Result<Option<Report>, Error> {
+    /// The volume with an empty log, with what that held in its place or not; `None` if that can't be.
+    fn overlaid(
+        &self,
+        place: &LogPlace,
+        recovery: &Recovery,
+        replayed: bool,
+    ) -> Result<Option<Overlaid>, Error> {
         let over = |device: &Arc<Overlay>| {
             Arc::new(Overlay::within(Arc::clone(device) as Arc<dyn Device>, Arc::clone(self.device.store())))
         };
         let device = over(self.device);
-        let log = if place.is_external { over(&place.device) } else { Arc::clone(&device) };
+        let log = place.is_external.then(|| over(&place.device));
+        let in_log = log.as_ref().unwrap_or(&device);
         if replayed {
-            if recovery.apply(&*log, &*device).is_err() {
+            if recovery.apply(&**in_log, &*device).is_err() {
                 return Ok(None);
             }
             // The log may hold a superblock that asks for it.
@@ -88,15 +97,27 @@ impl Work<'_> {
             sb.set_needs_recovery(false);
             device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
         }
-        log.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
+        in_log.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
+        Ok(Some(Overlaid { device, log }))
+    }
+}
+
+/// A volume as it would be, and its log if that is on a device of its own.
+struct Overlaid {
+    device: Arc<Overlay>,
+    log: Option<Arc<Overlay>>,
+}
+
+impl Overlaid {
+    /// What the check says of it.
+    fn judged(&self) -> Option<Report> {
         let options = Options { problems_max: 1, ..Options::default() };
-        let report = if place.is_external {
-            check_with_journal(&*device, &*log, &options)
-        } else {
-            check(&*device, &options)
+        let report = match &self.log {
+            Some(log) => check_with_journal(&*self.device, &**log, &options),
+            None => check(&*self.device, &options),
         };
         // A check that ended at the superblock or the descriptors has judged nothing.
-        Ok(report.ok().filter(|report| report.counts.inodes_used > 0))
+        report.ok().filter(|report| report.counts.inodes_used > 0)
     }
 }
 

@@ -45,6 +45,7 @@ mod inodes;
 mod journal;
 mod known;
 mod links;
+mod log_age;
 mod log_place;
 mod maps;
 mod mends;
