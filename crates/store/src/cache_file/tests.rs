@@ -1,15 +1,15 @@
 //! The cache file beside a model, after damage of every kind, and in the hands of others.
 
 use super::*;
+use hectare_units::random::SplitMix64;
+use proptest::prelude::*;
+use std::fs;
 
 impl CacheFile {
     fn keep(&self, id: ObjectId, bytes: &[u8]) {
         self.put(id, bytes, sum(bytes));
     }
 }
-use hectare_units::random::SplitMix64;
-use proptest::prelude::*;
-use std::fs;
 
 const ROOM: u64 = 5000;
 

@@ -1,7 +1,8 @@
-//! An S3 server, where one is installed: `minio`, or `moto_server` (a simulation, in Python).
+//! S3 servers, those that are installed: `minio`, and two simulations, `moto_server` (in Python) and `gofakes3` (in
+//! Go), which know conditional puts as well.
 
 use hectare_oracle::skip;
-use hectare_oracle::tool::{find, tool};
+use hectare_oracle::tool::tool;
 use object_store::ObjectStore;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
@@ -30,23 +31,27 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn start() -> Option<Server> {
+/// The servers that are tried; those that are simulations accept any secret.
+const SERVERS: [&str; 3] = ["minio", "moto_server", "gofakes3"];
+
+/// Starts a server; `None` if it is not installed.
+fn start(name: &str) -> Option<Server> {
+    let mut command = tool(name)?;
     let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
-    let mut command = if find("minio").is_some() {
-        let mut minio = tool("minio")?;
-        minio.args(["server", "--quiet", "--address", &format!("127.0.0.1:{port}")]).arg(folder.path());
-        minio.envs([("MINIO_ROOT_USER", "access"), ("MINIO_ROOT_PASSWORD", "secret-secret")]);
-        minio
-    } else {
-        let mut moto = tool("moto_server")?;
-        moto.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        moto
+    let address = format!("127.0.0.1:{port}");
+    match name {
+        "minio" => {
+            command.args(["server", "--quiet", "--address", &address]).arg(folder.path());
+            command.envs([("MINIO_ROOT_USER", "access"), ("MINIO_ROOT_PASSWORD", "secret-secret")])
+        }
+        "moto_server" => command.args(["-H", "127.0.0.1", "-p", &port.to_string()]),
+        _ => command.args(["-backend", "bolt", "-host", &address, "-bolt.db"]).arg(folder.path().join("db")),
     };
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let server = Server { child, port, _folder: folder };
     let started = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(started.elapsed() < Duration::from_secs(120), "the S3 server does not listen");
+        assert!(started.elapsed() < Duration::from_secs(120), "{name} does not listen");
         std::thread::sleep(Duration::from_millis(50));
     }
     Some(server)
@@ -68,11 +73,16 @@ fn make_bucket(client: &AmazonS3, port: u16) {
 }
 
 #[test]
-fn an_s3_server_serves() {
-    let Some(server) = start() else {
-        skip!("store::an_s3_server_serves", "there is neither minio nor moto_server");
-    };
+fn s3_servers_serve() {
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let servers: Vec<_> = SERVERS.iter().filter_map(|name| start(name)).collect();
+    if servers.is_empty() {
+        skip!("store::s3_servers_serve", format!("none is installed of {}", SERVERS.join(", ")));
+    }
+    servers.iter().for_each(serves);
+}
+
+fn serves(server: &Server) {
     let endpoint = format!("http://127.0.0.1:{}", server.port);
     let client = || {
         AmazonS3Builder::new()
