@@ -229,6 +229,10 @@ fn skeleton(mut item: Item, public: &BTreeSet<String>) -> Option<Item> {
             keep(&mut item.attrs);
             item.ident.is_none() && item.mac.tokens.to_string().contains("pub ")
         }
+        Item::Mod(item) => {
+            keep(&mut item.attrs);
+            is_public(&item.vis)
+        }
         Item::Static(item) => {
             *item.expr = unshown();
             keep(&mut item.attrs);
