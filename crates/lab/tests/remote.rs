@@ -26,7 +26,10 @@ fn nothing_acknowledged_is_lost_on_servers_that_fail() {
     }
     let of = |fault| outcomes.iter().filter(move |outcome| outcome.fault == fault);
     for fault in [Fault::Cut, Fault::Killed] {
-        assert!(of(fault).all(|outcome| outcome.reconnects > 0 && !outcome.ended), "{fault:?}: {outcomes:?}");
+        assert!(of(fault).all(|outcome| !outcome.ended), "{fault:?}: {outcomes:?}");
     }
+    assert!(of(Fault::Cut).all(|outcome| outcome.reconnects > 0), "{outcomes:?}");
+    // A server is killed at some moment, which may be behind the program's last request.
+    assert!(of(Fault::Killed).any(|outcome| outcome.reconnects > 0), "{outcomes:?}");
     assert!(outcomes.iter().map(|outcome| outcome.promises).sum::<u64>() > 500, "{outcomes:?}");
 }
