@@ -120,9 +120,11 @@ pub(crate) fn greet(stream: &mut (impl Read + Write)) -> Result<bool> {
 fn send(stream: &mut (impl Read + Write), option: u32, data: Vec<u8>) -> Result<()> {
     let sent = stream.write_all(&Message { option, data }.encode());
     let Err(error) = sent else { return Ok(()) };
-    let is_closed = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+    if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) {
+        return Err(error.into());
+    }
     match stream.read(&mut [0]) {
-        Err(alert) if is_closed && alert.kind() == ErrorKind::InvalidData => Err(alert.into()),
+        Err(alert) if alert.kind() == ErrorKind::InvalidData => Err(alert.into()),
         _ => Err(error.into()),
     }
 }
