@@ -166,7 +166,8 @@ impl Error {
     }
 
     /// A failure with an error of the standard library.
-    pub(crate) fn io(device: &str, operation: Operation, span: Option<Span>, error: &io::Error) -> Self {
+    #[must_use]
+    pub fn io(device: &str, operation: Operation, span: Option<Span>, error: &io::Error) -> Self {
         let reason = match error.kind() {
             io::ErrorKind::UnexpectedEof => Reason::EndsEarly,
             _ => Reason::Io(errno_of(error).raw_os_error()),

@@ -51,6 +51,7 @@ pub use hectare_alloc::{
     Tunables, UnknownPolicy,
 };
 pub use hectare_ext4::dir::Cookie;
+pub use hectare_ext4::error::{Corrupt, Place};
 pub use hectare_ext4::extent::Extent;
 pub use hectare_ext4::group::GroupDesc;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};

@@ -106,6 +106,13 @@ impl Image {
         self
     }
 
+    /// The volume's name; see [`Format::label`]. It belongs to the format, which [`format`](Self::format)
+    /// replaces.
+    pub fn label(mut self, label: impl AsRef<[u8]>) -> Self {
+        self.format = self.format.label(label);
+        self
+    }
+
     /// Gives everything to this user and group.
     pub fn owner(mut self, uid: u32, gid: u32) -> Self {
         self.options.owner = Some((uid, gid));

@@ -14,9 +14,11 @@ mod file;
 mod metadata;
 mod open_options;
 mod read_dir;
+mod walk;
 
 pub use file::File;
 pub(crate) use metadata::mode_bits;
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use open_options::OpenOptions;
 pub use read_dir::{DirEntry, ReadDir};
+pub use walk::Walk;

@@ -5,12 +5,12 @@
 //! inodes ([`Volume::hold_inode`]).
 
 pub use hectare_engine::{
-    Access, Ask, AskGoal, Caller, Capabilities, Changes, Cleaned, Cookie, Creation, DataMode, DeviceNumber,
-    DirEntry, Error, Explanation, Extent, ExtentFlags, FallocateMode, FileExtent, FoundErrors, FreeExtents,
-    Gathered, Gauges, GroupDesc, GroupReport, HeldInode, HeldSpace, InodeBlocks, InodeFlags, JournalDevice,
-    JournalStats, Kind, Mechanism, Metadata, NewNode, Observed, Observer, OnError, OpenFile, OpenOptions,
-    Policy, QuotaKind, QuotaLimits, QuotaRecord, QuotaReport, QuotaResource, Recording, RenameMode, Result,
-    Shape, Shutdown, SizeClasses, SpaceCounts, StatFs, StatsSnapshot, SuperBlock, Synchronous, Timestamp,
-    Tolerances, Tunables, VerityAlgorithm, VerityParams, Volume, XattrHow, on_behalf,
+    Access, Ask, AskGoal, Caller, Capabilities, Changes, Cleaned, Cookie, Corrupt, Creation, DataMode,
+    DeviceNumber, DirEntry, Error, Explanation, Extent, ExtentFlags, FallocateMode, FileExtent, FoundErrors,
+    FreeExtents, Gathered, Gauges, GroupDesc, GroupReport, HeldInode, HeldSpace, InodeBlocks, InodeFlags,
+    JournalDevice, JournalStats, Kind, Mechanism, Metadata, NewNode, Observed, Observer, OnError, OpenFile,
+    OpenOptions, Place, Policy, QuotaKind, QuotaLimits, QuotaRecord, QuotaReport, QuotaResource, Recording,
+    RenameMode, Result, Shape, Shutdown, SizeClasses, SpaceCounts, StatFs, StatsSnapshot, SuperBlock,
+    Synchronous, Timestamp, Tolerances, Tunables, VerityAlgorithm, VerityParams, Volume, XattrHow, on_behalf,
 };
 pub use hectare_units::{BlockNr, BlockSize, Blocks, Bytes, GroupNr, InodeNr, LogicalBlock};

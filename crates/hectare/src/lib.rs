@@ -51,7 +51,7 @@
 //! | [`mkfs`] | making empty volumes |
 //! | [`build`] | a directory, tars, a container image to an image |
 //! | [`check`] | whether a volume is sound |
-//! | [`device`] | volumes that are no file: memory, parts of a disk, your own storage |
+//! | [`device`] | volumes that are no file: memory, disk images and partitions, NBD, your own storage |
 //! | [`inode`] | servers of mounts: operations by inode numbers |
 //! | `admin` | mending, resizing, tuning (feature `admin`) |
 //! | `fuse` | mounts (feature `fuse`) |
@@ -63,7 +63,8 @@
 //! - Every handle is `Send` and `Sync`; operations may run on any number of threads.
 //! - No input makes it panic; a damaged volume gives an [`Error`] that names the file, the place and the
 //!   reason.
-//! - A long call reports its progress and can be cancelled ([`Watch`]); one that was leaves nothing half done.
+//! - A long call reports its progress and can be cancelled ([`Watch`]); one that was leaves nothing that could be
+//!   taken for the whole.
 //! - Opening takes a lock on the file, so that two programs don't write one volume. It does not keep a kernel
 //!   from mounting the same file.
 //!

@@ -1,10 +1,12 @@
 //! A volume that is open, with what `std::fs` has as functions.
 
+mod attributes;
+
 use crate::error::{Error, Result};
-use crate::fs::{File, FileTimes, Metadata, OpenOptions, Permissions, ReadDir};
+use crate::fs::{File, Metadata, OpenOptions, ReadDir, Walk};
 use crate::path::{VolumePath, to_host};
 use hectare_device::{Device, FileOptions};
-use hectare_engine::{Changes, Creation, Error as Cause, RenameMode, XattrHow};
+use hectare_engine::{Creation, Error as Cause, RenameMode};
 use hectare_units::InodeNr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -303,6 +305,15 @@ impl Volume {
         Ok(ReadDir::new(self, &path, nr))
     }
 
+    /// Everything below a directory, each directory before what it holds; links are not followed, and their
+    /// targets not entered. See [`Walk`].
+    ///
+    /// # Errors
+    /// If there is no directory at the path.
+    pub fn walk(&self, path: impl VolumePath) -> Result<Walk> {
+        self.read_dir(path).map(Walk::new)
+    }
+
     /// Makes a directory.
     ///
     /// # Errors
@@ -371,8 +382,28 @@ impl Volume {
     /// # Errors
     /// As `std::fs::rename`.
     pub fn rename(&self, from: impl VolumePath, to: impl VolumePath) -> Result<()> {
+        self.rename_as(from, to, RenameMode::Replace)
+    }
+
+    /// As [`rename`](Self::rename), if there is nothing at `to` (`RENAME_NOREPLACE`).
+    ///
+    /// # Errors
+    /// As `std::fs::rename`, and if there is something: its kind is then `AlreadyExists`.
+    pub fn rename_noreplace(&self, from: impl VolumePath, to: impl VolumePath) -> Result<()> {
+        self.rename_as(from, to, RenameMode::NoReplace)
+    }
+
+    /// Gives each of two the other's name, in one step (`RENAME_EXCHANGE`); they may be of different kinds.
+    ///
+    /// # Errors
+    /// If one of them is missing, or one lies in the other.
+    pub fn exchange(&self, one: impl VolumePath, other: impl VolumePath) -> Result<()> {
+        self.rename_as(one, other, RenameMode::Exchange)
+    }
+
+    fn rename_as(&self, from: impl VolumePath, to: impl VolumePath, mode: RenameMode) -> Result<()> {
         let (from, to) = (from.volume_path(), to.volume_path());
-        self.at(&*from, |engine, from| engine.rename_path(from, &to, RenameMode::Replace))
+        self.at(&*from, |engine, from| engine.rename_path(from, &to, mode))
     }
 
     /// Gives the file at `original` (a link there is not followed) a second name.
@@ -407,85 +438,6 @@ impl Volume {
     /// If there is nothing.
     pub fn canonicalize(&self, path: impl VolumePath) -> Result<PathBuf> {
         self.at(path, |_, path| self.canonical(path)).map(|path| to_host(path).into())
-    }
-
-    /// Changes permissions; a symbolic link at the end is followed.
-    ///
-    /// # Errors
-    /// If there is nothing at the path.
-    pub fn set_permissions(&self, path: impl VolumePath, permissions: Permissions) -> Result<()> {
-        let permissions = Some(crate::fs::mode_bits(permissions.mode()));
-        self.change(path, true, &Changes { permissions, ..Changes::default() })
-    }
-
-    /// Changes the owner, the group or both; a symbolic link at the end is followed.
-    ///
-    /// # Errors
-    /// If there is nothing at the path.
-    pub fn chown(&self, path: impl VolumePath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.change(path, true, &Changes { uid, gid, ..Changes::default() })
-    }
-
-    /// As [`chown`](Self::chown), of a symbolic link itself.
-    ///
-    /// # Errors
-    /// If there is nothing at the path.
-    pub fn lchown(&self, path: impl VolumePath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.change(path, false, &Changes { uid, gid, ..Changes::default() })
-    }
-
-    /// Changes times; a symbolic link at the end is followed.
-    ///
-    /// # Errors
-    /// If there is nothing at the path.
-    pub fn set_times(&self, path: impl VolumePath, times: FileTimes) -> Result<()> {
-        self.change(path, true, &times.changes())
-    }
-
-    /// The value of an extended attribute; `None` if there is none of that name. Links are followed.
-    ///
-    /// # Errors
-    /// If there is nothing at the path.
-    pub fn xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.at(path, |engine, path| match engine.get_xattr(engine.resolve(path, true)?, name) {
-            Err(Cause::NoAttribute) => Ok(None),
-            found => found.map(Some),
-        })
-    }
-
-    /// The names of the extended attributes. Links are followed.
-    ///
-    /// # Errors
-    /// If there is nothing at the path.
-    pub fn xattrs(&self, path: impl VolumePath) -> Result<Vec<Vec<u8>>> {
-        self.at(path, |engine, path| engine.list_xattrs(engine.resolve(path, true)?))
-    }
-
-    /// Sets an extended attribute, new or not. Links are followed.
-    ///
-    /// # Errors
-    /// If there is nothing at the path, or the value does not fit.
-    pub fn set_xattr(
-        &self,
-        path: impl VolumePath,
-        name: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.at(path, |engine, path| {
-            engine.set_xattr(engine.resolve(path, true)?, name, value.as_ref(), XattrHow::Either)
-        })
-    }
-
-    /// Removes an extended attribute. Links are followed.
-    ///
-    /// # Errors
-    /// If there is nothing at the path, or no such attribute.
-    pub fn remove_xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<()> {
-        self.at(path, |engine, path| engine.remove_xattr(engine.resolve(path, true)?, name))
-    }
-
-    fn change(&self, path: impl VolumePath, follow: bool, changes: &Changes) -> Result<()> {
-        self.at(path, |engine, path| engine.change(engine.resolve(path, follow)?, changes))
     }
 
     fn at<T>(

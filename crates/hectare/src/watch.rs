@@ -44,6 +44,22 @@ pub enum Step {
     Bitmaps,
 }
 
+/// Its name: one word in lower case.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Begin => "begin",
+            Self::Sources => "sources",
+            Self::Discard => "discard",
+            Self::Data => "data",
+            Self::Structures => "structures",
+            Self::Inodes => "inodes",
+            Self::Directories => "directories",
+            Self::Bitmaps => "bitmaps",
+        })
+    }
+}
+
 /// How far a long call is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]

@@ -8,6 +8,8 @@ mod beside_std;
 mod examples;
 #[path = "library/files.rs"]
 mod files;
+#[path = "library/names.rs"]
+mod names;
 
 use hectare::device::{Bytes, Device, MemoryDevice};
 use hectare::{Volume, mkfs};

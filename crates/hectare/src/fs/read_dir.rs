@@ -1,10 +1,10 @@
 //! The entries of a directory, a few at a time.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::metadata::{FileType, Metadata};
 use crate::path::to_host;
 use crate::volume::Volume;
-use hectare_engine::{Cookie, DirEntry as Entry, OpenFile};
+use hectare_engine::{Cookie, Corrupt, DirEntry as Entry, OpenFile, Place};
 use hectare_units::InodeNr;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -33,6 +33,11 @@ impl ReadDir {
     pub(crate) fn new(volume: &Volume, path: &[u8], nr: InodeNr) -> Self {
         let directory = Arc::new(Directory { volume: volume.clone(), path: path.into(), nr });
         Self { directory, from: Cookie::default(), ready: VecDeque::new(), ended: false }
+    }
+
+    /// The number of the directory's inode.
+    pub(crate) fn ino(&self) -> u64 {
+        self.directory.nr.get().into()
     }
 
     /// Reads on; afterwards there is an entry, or the directory has ended.
@@ -99,6 +104,18 @@ impl DirEntry {
         path
     }
 
+    /// The entries of the directory that this is, whatever its name leads to by now.
+    pub(crate) fn read_dir(&self) -> ReadDir {
+        ReadDir::new(&self.directory.volume, &self.path_bytes(), self.entry.inode)
+    }
+
+    /// The error that the directory that this is has a second name.
+    pub(crate) fn is_met_twice(&self) -> Error {
+        let place = Place::Inode(self.entry.inode);
+        let cause = Corrupt::new("the directory", place, "it was met before on another path");
+        self.directory.volume.error(&self.path_bytes(), cause.into())
+    }
+
     /// The number of the inode.
     #[must_use]
     pub fn ino(&self) -> u64 {
@@ -136,6 +153,12 @@ impl DirEntry {
         let open: Result<OpenFile, _> = volume.engine().open_inode(self.entry.inode);
         let open = open.map_err(|cause| volume.error(&path, cause))?;
         Ok(crate::fs::File::new(volume, &path, open, crate::fs::file::Access::READ))
+    }
+}
+
+impl std::fmt::Debug for ReadDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReadDir").field(&to_host(self.directory.path.to_vec())).finish()
     }
 }
 

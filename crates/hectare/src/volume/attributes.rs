@@ -1,0 +1,96 @@
+//! What a volume's files have beside their content: permissions, owners, times, extended attributes.
+
+use super::Volume;
+use crate::error::Result;
+use crate::fs::{FileTimes, Permissions};
+use crate::path::VolumePath;
+use hectare_engine::{Changes, Error as Cause, XattrHow};
+
+impl Volume {
+    /// Changes permissions; a symbolic link at the end is followed.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn set_permissions(&self, path: impl VolumePath, permissions: Permissions) -> Result<()> {
+        let permissions = Some(crate::fs::mode_bits(permissions.mode()));
+        self.change(path, true, &Changes { permissions, ..Changes::default() })
+    }
+
+    /// Changes the owner, the group or both; a symbolic link at the end is followed.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn chown(&self, path: impl VolumePath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.change(path, true, &Changes { uid, gid, ..Changes::default() })
+    }
+
+    /// As [`chown`](Self::chown), of a symbolic link itself.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn lchown(&self, path: impl VolumePath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.change(path, false, &Changes { uid, gid, ..Changes::default() })
+    }
+
+    /// Changes times; a symbolic link at the end is followed.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn set_times(&self, path: impl VolumePath, times: FileTimes) -> Result<()> {
+        self.change(path, true, &times.changes())
+    }
+
+    /// As [`set_times`](Self::set_times), of a symbolic link itself.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn set_times_nofollow(&self, path: impl VolumePath, times: FileTimes) -> Result<()> {
+        self.change(path, false, &times.changes())
+    }
+
+    /// The value of an extended attribute; `None` if there is none of that name. Links are followed.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.at(path, |engine, path| match engine.get_xattr(engine.resolve(path, true)?, name) {
+            Err(Cause::NoAttribute) => Ok(None),
+            found => found.map(Some),
+        })
+    }
+
+    /// The names of the extended attributes. Links are followed.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn xattrs(&self, path: impl VolumePath) -> Result<Vec<Vec<u8>>> {
+        self.at(path, |engine, path| engine.list_xattrs(engine.resolve(path, true)?))
+    }
+
+    /// Sets an extended attribute, new or not. Links are followed.
+    ///
+    /// # Errors
+    /// If there is nothing at the path, or the value does not fit.
+    pub fn set_xattr(
+        &self,
+        path: impl VolumePath,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.at(path, |engine, path| {
+            engine.set_xattr(engine.resolve(path, true)?, name, value.as_ref(), XattrHow::Either)
+        })
+    }
+
+    /// Removes an extended attribute. Links are followed.
+    ///
+    /// # Errors
+    /// If there is nothing at the path, or no such attribute.
+    pub fn remove_xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, |engine, path| engine.remove_xattr(engine.resolve(path, true)?, name))
+    }
+
+    fn change(&self, path: impl VolumePath, follow: bool, changes: &Changes) -> Result<()> {
+        self.at(path, |engine, path| engine.change(engine.resolve(path, follow)?, changes))
+    }
+}
