@@ -335,6 +335,12 @@ int hectare_lutimes(hectare_volume *volume,
                     const hectare_time *atime,
                     const hectare_time *mtime);
 
+// In a function `progress`: the name of the step that it is called for; elsewhere "". Building has "sources"
+// (being read, not counted) and "data" (bytes of files); making a volume "discard" (bytes) and "structures"
+// (chunks of groups); checking "inodes" and "bitmaps" (groups) and "directories". "begin" is none of them
+// yet. The text is never freed. More names may come.
+const char *hectare_progress_step(void);
+
 // Opens the volume in a file or on a block device, and locks that. NULL if it can't.
 hectare_volume *hectare_open(const char *image, uint32_t flags);
 

@@ -7,12 +7,12 @@
 
 use crate::failure::{EINVAL, Failure, guard, status};
 use crate::memory::{host, host_path, optional_text, put, read_bytes, read_struct, texts, utf8};
+use crate::progress::watch;
 use hectare::build::{Excludes, Image, Reference};
 use hectare::inode::BlockSize;
 use hectare::mkfs::{Format, FsType};
-use hectare::{Progress, Size, Watch, build};
+use hectare::{Size, build};
 use std::ffi::{c_char, c_int, c_void};
-use std::ops::ControlFlow;
 
 /// For hectare_build: the smallest size that holds everything.
 pub const HECTARE_SIZE_MINIMAL: u64 = 0;
@@ -61,24 +61,6 @@ pub struct hectare_build_options {
     pub user: *mut c_void,
 }
 
-/// The caller's function, and what it is called with.
-struct Observer {
-    progress: extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int,
-    user: *mut c_void,
-}
-
-// SAFETY: the header requires that the function can be called from any thread; the pointer is only passed on.
-unsafe impl Send for Observer {}
-
-impl Observer {
-    fn call(&self, now: Progress) -> ControlFlow<()> {
-        match (self.progress)(self.user, now.done, now.total.unwrap_or(u64::MAX)) {
-            0 => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
-        }
-    }
-}
-
 impl hectare_build_options {
     const fn defaults() -> Self {
         Self {
@@ -99,12 +81,6 @@ impl hectare_build_options {
             progress: None,
             user: std::ptr::null_mut(),
         }
-    }
-
-    fn watch(&self) -> Watch {
-        let Some(progress) = self.progress else { return Watch::default() };
-        let observer = Observer { progress, user: self.user };
-        Watch::new(move |now| observer.call(now))
     }
 
     fn format(&self) -> Result<Format, Failure> {
@@ -156,7 +132,7 @@ impl hectare_build_options {
         if self.source_date_epoch >= 0 {
             image = image.source_date_epoch(self.source_date_epoch);
         }
-        Ok(image.replace(self.replace != 0).watch(&self.watch()))
+        Ok(image.replace(self.replace != 0).watch(&watch(self.progress, self.user)))
     }
 }
 

@@ -20,6 +20,7 @@ mod make;
 mod memory;
 mod metadata;
 mod names;
+mod progress;
 mod sync;
 mod volume;
 mod xattr;
@@ -32,6 +33,7 @@ pub use file::*;
 pub use make::*;
 pub use metadata::*;
 pub use names::*;
+pub use progress::hectare_progress_step;
 pub use volume::*;
 pub use xattr::*;
 

@@ -119,6 +119,7 @@ static void paths(hectare_volume *volume) {
 
 static int enough(void *user, uint64_t done, uint64_t total) {
     (void)done, (void)total;
+    if (strcmp(hectare_progress_step(), "sources") != 0) wrong++;
     ++*(int *)user;
     return 1;
 }
@@ -150,6 +151,7 @@ static void making(void) {
     options.user = &calls;
     EXPECT(hectare_build_with(here, 1, "never.img", &options), ECANCELED);
     if (calls == 0 || access("never.img", F_OK) == 0) wrong++;
+    if (strcmp(hectare_progress_step(), "") != 0) wrong++;
     EXPECT(hectare_mkfs(NULL, 1 << 20, NULL, NULL, 0), EFAULT);
     EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, NULL, 0), ENOENT);
     EXPECT(hectare_mkfs("/nowhere/at/all", 0, NULL, NULL, 0), EINVAL);
