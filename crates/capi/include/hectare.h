@@ -166,6 +166,41 @@ typedef struct {
   hectare_time btime;
 } hectare_stat;
 
+// How an empty volume is made. hectare_mkfs_defaults() sets it up; then change what is to differ.
+typedef struct {
+  // sizeof(hectare_mkfs_options): another size is another interface, and refused.
+  uintptr_t struct_size;
+  // "ext2", "ext3" or "ext4"; NULL: ext4.
+  const char *fs_type;
+  // The label, up to 16 bytes; NULL: none.
+  const char *label;
+  // Features by their names in mke2fs, separated by commas, `^` before what is left out; NULL: those of
+  // the type.
+  const char *features;
+  // 16 bytes; NULL: random.
+  const uint8_t *uuid;
+  // How many inodes there are at least; 0: by size.
+  uint64_t inodes;
+  // Bytes of a block: a power of two from 1024 to 65536; 0: by size.
+  uint32_t block_size;
+  // Percent of the blocks that only root may take: 0 to 50. 5, unless changed.
+  uint32_t reserved_percent;
+  // Permission bits of the root directory. 0755, unless changed.
+  uint32_t root_mode;
+  // Who owns the root directory.
+  uint32_t root_uid;
+  // The group of the root directory.
+  uint32_t root_gid;
+  // Not 0: a file or a volume that is there is replaced.
+  int replace;
+  // As in hectare_build_options, without the call at the beginning. A call that was cancelled fails
+  // with ECANCELED: there is no new file, and one that was to be replaced is as it was; a device holds no
+  // volume any more. NULL: none.
+  int (*progress)(void *user, uint64_t done, uint64_t total);
+  // What `progress` is called with.
+  void *user;
+} hectare_mkfs_options;
+
 // How full a volume is.
 typedef struct {
   // Bytes for content, free or not.
@@ -213,13 +248,16 @@ int64_t hectare_build(const char *const *sources,
                       int64_t source_date_epoch,
                       int replace);
 
+// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user`
+// and each problem in a line. Returns how many there are; 0 for a sound volume.
+int64_t hectare_check(const char *image,
+                      void (*problem)(void *user, const char *line),
+                      void *user);
+
 // Opens the volume on storage of the caller's, which is used until the volume, and everything opened in
 // it, is closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.
 hectare_volume *hectare_open_device(const hectare_device *from,
                                     uint32_t flags);
-
-// Makes an empty ext4 volume on storage of the caller's, which is released afterwards.
-int hectare_mkfs_device(const hectare_device *from, int replace);
 
 // Opens a directory to list it.
 hectare_dir *hectare_opendir(hectare_volume *volume, const char *path);
@@ -278,20 +316,33 @@ int hectare_file_seek_hole(hectare_file *file,
 // that failed.
 int hectare_file_close(hectare_file *file);
 
-// Makes an empty ext4 volume of `size` bytes in a new file. `label` and `features` (names of mke2fs,
-// separated by commas, `^` before what is left out) may be NULL. A file that is there is replaced if
-// `replace` is not 0.
+// Sets options to what hectare_mkfs_with() does with NULL: an ext4 volume, in a file that must not exist.
+// `size` is sizeof(hectare_mkfs_options).
+int hectare_mkfs_defaults(hectare_mkfs_options *to,
+                          uintptr_t size);
+
+// Makes an empty volume of `size` bytes in a new file, which gets its name when it is complete. `options`
+// may be NULL.
+int hectare_mkfs_with(const char *image,
+                      uint64_t size,
+                      const hectare_mkfs_options *options);
+
+// hectare_mkfs_with() with three options: `label`, `features` (both may be NULL) and `replace`.
 int hectare_mkfs(const char *image,
                  uint64_t size,
                  const char *label,
                  const char *features,
                  int replace);
 
-// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user`
-// and each problem in a line. Returns how many there are; 0 for a sound volume.
-int64_t hectare_check(const char *image,
-                      void (*problem)(void *user, const char *line),
-                      void *user);
+// Makes an empty volume on storage of the caller's, as large as that is, in whole pages of 4096 bytes; the
+// storage is released afterwards, also after an error. `options` may be NULL. Without `replace` storage is
+// refused (EEXIST) that holds something known: a volume, a table of partitions and the like, of any kind.
+// Bytes that are none of that are overwritten.
+int hectare_mkfs_device_with(const hectare_device *from,
+                             const hectare_mkfs_options *options);
+
+// hectare_mkfs_device_with() with one option.
+int hectare_mkfs_device(const hectare_device *from, int replace);
 
 // What the inode at a path says; a symbolic link at the end is followed.
 int hectare_stat_path(hectare_volume *volume, const char *path, hectare_stat *to);

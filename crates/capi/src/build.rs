@@ -6,11 +6,11 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{EINVAL, Failure, guard, status};
-use crate::memory::{host, host_path, optional_text, put, read_bytes, read_struct, texts, utf8};
+use crate::make::Described;
+use crate::memory::{host, host_path, put, read_struct, texts};
 use crate::progress::watch;
 use hectare::build::{Excludes, Image, Reference};
-use hectare::inode::BlockSize;
-use hectare::mkfs::{Format, FsType};
+use hectare::mkfs::Format;
 use hectare::{Size, build};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -84,26 +84,10 @@ impl hectare_build_options {
     }
 
     fn format(&self) -> Result<Format, Failure> {
+        let Self { fs_type, label, features, uuid, block_size, .. } = *self;
         // As `hectare build`: what is built has its content already.
-        let mut format = Format::new().reserved_percent(0.0);
-        if let Some(name) = optional_text(self.fs_type) {
-            let kind = FsType::by_name(utf8(name, "the type")?);
-            format = format.fs_type(kind.map_err(|error| invalid(&error))?);
-        }
-        if let Some(label) = optional_text(self.label) {
-            format = format.label(label);
-        }
-        if let Some(features) = optional_text(self.features) {
-            format = format.features(utf8(features, "the list of features")?);
-        }
-        if let Some(uuid) = read_bytes::<16>(self.uuid) {
-            format = format.uuid(uuid);
-        }
-        if self.block_size != 0 {
-            let wrong = || Failure::new(EINVAL, "block_size is no power of two from 1024 to 65536");
-            format = format.block_size(BlockSize::from_bytes(self.block_size.into()).ok_or_else(wrong)?);
-        }
-        Ok(format)
+        let format = Format::new().reserved_percent(0.0);
+        Described { fs_type, label, features, uuid, block_size }.format(format)
     }
 
     fn size(&self) -> Result<Size, Failure> {

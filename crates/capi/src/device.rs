@@ -33,7 +33,7 @@ pub struct hectare_device {
     pub release: Option<extern "C" fn(user: *mut c_void)>,
 }
 
-struct Callbacks(hectare_device);
+pub(crate) struct Callbacks(hectare_device);
 
 // SAFETY: the header requires that the functions can be called from any thread, several at once; the
 // pointers are only passed on.
@@ -126,7 +126,7 @@ impl Device for Callbacks {
 }
 
 /// Takes over the storage; after an error `release` is called as well.
-fn device(from: *const hectare_device) -> std::result::Result<Callbacks, Failure> {
+pub(crate) fn device(from: *const hectare_device) -> std::result::Result<Callbacks, Failure> {
     let given = read_struct(from, "the callbacks of the device")?;
     if given.read.is_none() {
         return Err(Failure::new(EFAULT, "the device has no function to read"));
@@ -141,14 +141,5 @@ pub extern "C" fn hectare_open_device(from: *const hectare_device, flags: u32) -
     guard(std::ptr::null_mut(), || {
         let device = device(from)?;
         keep(options(flags)?.open_device(Arc::new(device))?)
-    })
-}
-
-/// Makes an empty ext4 volume on storage of the caller's, which is released afterwards.
-#[unsafe(no_mangle)]
-pub extern "C" fn hectare_mkfs_device(from: *const hectare_device, replace: c_int) -> c_int {
-    crate::failure::status(|| {
-        let device = device(from)?;
-        Ok(hectare::mkfs::Format::new().replace(replace != 0).on_device(&device)?)
     })
 }

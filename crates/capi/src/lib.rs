@@ -11,6 +11,7 @@
 //! It is not: an interface by inode numbers, or one for mounts.
 
 mod build;
+mod check;
 mod device;
 mod directory;
 mod failure;
@@ -26,6 +27,7 @@ mod volume;
 mod xattr;
 
 pub use build::*;
+pub use check::*;
 pub use device::*;
 pub use directory::*;
 pub use failure::{hectare_errno, hectare_message};

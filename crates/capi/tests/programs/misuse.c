@@ -159,6 +159,61 @@ static void making(void) {
     EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, "\xff", 0), EINVAL);
 }
 
+// Making empty volumes by options.
+static void options(void) {
+    hectare_mkfs_options mkfs;
+    EXPECT(hectare_mkfs_defaults(NULL, sizeof mkfs), EFAULT);
+    EXPECT(hectare_mkfs_defaults(&mkfs, sizeof mkfs + 8), EINVAL);
+    if (hectare_mkfs_defaults(&mkfs, sizeof mkfs) != 0 || mkfs.struct_size != sizeof mkfs) wrong++;
+    EXPECT(hectare_mkfs_with(NULL, 1 << 20, &mkfs), EFAULT);
+    EXPECT(hectare_mkfs_with(NULL, 1 << 20, NULL), EFAULT);
+    const hectare_mkfs_options *odd = (hectare_mkfs_options *)((char *)&mkfs + 1);
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, odd), EFAULT);
+    EXPECT(hectare_mkfs_device_with(NULL, &mkfs), EFAULT);
+    mkfs.root_mode = 010000;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.root_mode = 0755;
+    mkfs.reserved_percent = 51;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.reserved_percent = 5;
+    mkfs.block_size = 3000;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.block_size = 0;
+    mkfs.fs_type = "xfs";
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.fs_type = "\xff";
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.struct_size--;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+}
+
+static int released;
+
+static int get(void *user, uint8_t *to, uintptr_t len, uint64_t at) {
+    memcpy(to, (char *)user + at, len);
+    return 0;
+}
+
+static void let_go(void *user) {
+    (void)user;
+    released++;
+}
+
+// Storage is released whatever is wrong with the options, and not if the struct is wrong itself.
+static void storage(void) {
+    static char bytes[1 << 16];
+    hectare_device device = {.struct_size = sizeof device, .user = bytes, .size = sizeof bytes, .read = get};
+    device.release = let_go;
+    hectare_mkfs_options mkfs = {.struct_size = 1};
+    EXPECT(hectare_mkfs_device_with(&device, &mkfs), EINVAL);
+    if (released != 1) wrong++;
+    device.read = NULL;
+    EXPECT(hectare_mkfs_device(&device, 0), EFAULT);
+    device.struct_size = 0;
+    EXPECT(hectare_mkfs_device_with(&device, NULL), EINVAL);
+    if (released != 1) wrong++;
+}
+
 static hectare_file *shared;
 
 static void *worker(void *argument) {
@@ -181,6 +236,8 @@ int main(int argc, char **argv) {
     dead((void *)(uintptr_t)-1);
     dead(&byte);
     making();
+    options();
+    storage();
     EXPECT(hectare_open(NULL, 0), EFAULT);
     EXPECT(hectare_open("/nowhere/at/all", 0), ENOENT);
     EXPECT(hectare_open(argv[1], 77), EINVAL);
