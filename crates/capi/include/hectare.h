@@ -22,6 +22,25 @@
 // For hectare_build: a tenth more than the smallest.
 #define HECTARE_SIZE_AMPLE 1
 
+// What hectare_check_with() returns: nothing is wrong, and all was judged.
+#define HECTARE_SOUND 0
+
+// What hectare_check_with() returns: something is wrong.
+#define HECTARE_UNSOUND 1
+
+// What hectare_check_with() returns: nothing that was judged is wrong, but something was not judged.
+#define HECTARE_UNJUDGED 2
+
+// For `found` of hectare_check_options: the line is about something that is wrong.
+#define HECTARE_FOUND_PROBLEM 0
+
+// For `found` of hectare_check_options: the line names something that could not be judged.
+#define HECTARE_FOUND_UNJUDGED 1
+
+// For `found` of hectare_check_options: the line is about something that is no problem, since it is put
+// right whenever the volume is opened for writing.
+#define HECTARE_FOUND_NOTE 2
+
 // For hectare_file_open: for reading.
 #define HECTARE_READ 1
 
@@ -90,6 +109,43 @@ typedef struct {
   // What `progress` is called with.
   void *user;
 } hectare_build_options;
+
+// How a volume is checked. hectare_check_defaults() sets it up; then change what is to differ.
+typedef struct {
+  // sizeof(hectare_check_options): another size is another interface, and refused.
+  uintptr_t struct_size;
+  // How many problems `found` is called with, the first ones; all are counted. 1000, unless changed.
+  uint32_t problems_max;
+  // Threads that read the volume; 0: one for each processor.
+  uint32_t threads;
+  // Not 0: a journal that must be replayed, as after a crash, is no problem.
+  int allow_recovery;
+  // Not 0: inodes that wait for their removal, as after a crash, are no problem.
+  int allow_orphans;
+  // Called with `user` and each finding in a line, after the check, by the thread that checks: `what` is
+  // HECTARE_FOUND_PROBLEM, HECTARE_FOUND_UNJUDGED or HECTARE_FOUND_NOTE; more may come. The line is gone
+  // when it returns. NULL: none.
+  void (*found)(void *user, uint32_t what, const char *line);
+  // As in hectare_build_options, without the call at the beginning; a check that finds something
+  // may go through its steps anew. A call that was cancelled fails with ECANCELED. NULL: none.
+  int (*progress)(void *user, uint64_t done, uint64_t total);
+  // What `found` and `progress` are called with.
+  void *user;
+} hectare_check_options;
+
+// What a check counted.
+typedef struct {
+  // Problems, with those that `found` was not called with.
+  uint64_t problems;
+  // Things that were not judged.
+  uint64_t unjudged;
+  // Notes.
+  uint64_t notes;
+  // Inodes in use, the reserved ones included.
+  uint64_t inodes;
+  // Directories among them.
+  uint64_t directories;
+} hectare_check_counts;
 
 // Storage of the caller's. Each function returns 0 or an errno value (what is none counts as EIO), and is
 // called with `user`, from any thread and from several at once. Offsets and lengths are bytes inside `size`.
@@ -248,11 +304,29 @@ int64_t hectare_build(const char *const *sources,
                       int64_t source_date_epoch,
                       int replace);
 
-// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user`
-// and each problem in a line. Returns how many there are; 0 for a sound volume.
+// Checks the volume in a file, without changing it, and calls `problem` (which may be NULL) with `user` and
+// each of the first 1000 problems in a line, which is gone when it returns. Returns how many there are. 0 is
+// no problem in what could be judged: whether that was all, hectare_check_with() says. A broken volume is no
+// error; EBUSY says that the file is open for writing.
 int64_t hectare_check(const char *image,
                       void (*problem)(void *user, const char *line),
                       void *user);
+
+// Sets options to what hectare_check_with() does with NULL. `size` is sizeof(hectare_check_options).
+int hectare_check_defaults(hectare_check_options *to,
+                           uintptr_t size);
+
+// Checks the volume in a file or on a block device, without changing it. Returns HECTARE_SOUND,
+// HECTARE_UNSOUND or HECTARE_UNJUDGED, or -1 if it can't be checked. `options` and `to` may be NULL.
+int hectare_check_with(const char *image,
+                       const hectare_check_options *options,
+                       hectare_check_counts *to);
+
+// hectare_check_with() for storage of the caller's, which is released afterwards. `write` is not called. The
+// volume must not be open meanwhile.
+int hectare_check_device(const hectare_device *from,
+                         const hectare_check_options *options,
+                         hectare_check_counts *to);
 
 // Opens the volume on storage of the caller's, which is used until the volume, and everything opened in
 // it, is closed. NULL if it can't; `release` was called then, unless the struct itself was wrong.

@@ -159,7 +159,7 @@ static void making(void) {
     EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, "\xff", 0), EINVAL);
 }
 
-// Making empty volumes by options.
+// Making empty volumes, and checking, by options.
 static void options(void) {
     hectare_mkfs_options mkfs;
     EXPECT(hectare_mkfs_defaults(NULL, sizeof mkfs), EFAULT);
@@ -185,6 +185,16 @@ static void options(void) {
     EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
     mkfs.struct_size--;
     EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    hectare_check_options check;
+    hectare_check_counts counts;
+    EXPECT(hectare_check_defaults(NULL, sizeof check), EFAULT);
+    EXPECT(hectare_check_defaults(&check, 0), EINVAL);
+    if (hectare_check_defaults(&check, sizeof check) != 0 || check.struct_size != sizeof check) wrong++;
+    EXPECT(hectare_check_with(NULL, &check, &counts), EFAULT);
+    EXPECT(hectare_check_with("/nowhere/at/all", NULL, NULL), ENOENT);
+    EXPECT(hectare_check_device(NULL, &check, &counts), EFAULT);
+    check.struct_size = 0;
+    EXPECT(hectare_check_with("/nowhere/at/all", &check, &counts), EINVAL);
 }
 
 static int released;
@@ -205,13 +215,20 @@ static void storage(void) {
     hectare_device device = {.struct_size = sizeof device, .user = bytes, .size = sizeof bytes, .read = get};
     device.release = let_go;
     hectare_mkfs_options mkfs = {.struct_size = 1};
+    hectare_check_options check = {.struct_size = 1};
+    hectare_check_counts counts;
     EXPECT(hectare_mkfs_device_with(&device, &mkfs), EINVAL);
-    if (released != 1) wrong++;
+    EXPECT(hectare_check_device(&device, &check, &counts), EINVAL);
+    EXPECT(hectare_check_device(&device, NULL, (hectare_check_counts *)((char *)&counts + 1)), EFAULT);
+    EXPECT(hectare_check_device(&device, NULL, &counts), EINVAL); // zeros are no volume
+    if (released != 4) wrong++;
     device.read = NULL;
     EXPECT(hectare_mkfs_device(&device, 0), EFAULT);
+    EXPECT(hectare_check_device(&device, NULL, NULL), EFAULT);
     device.struct_size = 0;
     EXPECT(hectare_mkfs_device_with(&device, NULL), EINVAL);
-    if (released != 1) wrong++;
+    EXPECT(hectare_check_device(&device, NULL, NULL), EINVAL);
+    if (released != 4) wrong++;
 }
 
 static hectare_file *shared;
