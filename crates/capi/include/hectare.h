@@ -275,6 +275,14 @@ typedef struct {
   uint32_t reserved;
 } hectare_space;
 
+// Who a volume is.
+typedef struct {
+  // The UUID.
+  uint8_t uuid[16];
+  // The label, up to 16 bytes, with a NUL behind it; empty if there is none.
+  uint8_t label[24];
+} hectare_identity;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -478,6 +486,12 @@ int hectare_sync(hectare_volume *volume);
 
 // How full a volume is.
 int hectare_statfs(hectare_volume *volume, hectare_space *to);
+
+// The UUID and the label of an open volume.
+int hectare_identify(hectare_volume *volume, hectare_identity *to);
+
+// Changes the label, durably: up to 16 bytes; empty: none.
+int hectare_set_label(hectare_volume *volume, const char *label);
 
 // The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is
 // too small, ENODATA if there is no such attribute.

@@ -25,6 +25,7 @@ static void dead(void *handle) {
     uint64_t at;
     hectare_stat about;
     hectare_space space;
+    hectare_identity identity;
     hectare_dirent entry;
     hectare_time then = {0, 0, 0};
     EXPECT(hectare_opendir(handle, "/"), EBADF);
@@ -58,6 +59,8 @@ static void dead(void *handle) {
     EXPECT(hectare_setxattr(handle, "/x", "user.a", &byte, 1), EBADF);
     EXPECT(hectare_removexattr(handle, "/x", "user.a"), EBADF);
     EXPECT(hectare_statfs(handle, &space), EBADF);
+    EXPECT(hectare_identify(handle, &identity), EBADF);
+    EXPECT(hectare_set_label(handle, "x"), EBADF);
     EXPECT(hectare_sync(handle), EBADF);
     EXPECT(hectare_close(handle), EBADF);
 }
@@ -99,6 +102,8 @@ static void nulls(hectare_volume *volume) {
     EXPECT(hectare_removexattr(volume, NULL, "user.a"), EFAULT);
     EXPECT(hectare_removexattr(volume, "/", NULL), EFAULT);
     EXPECT(hectare_statfs(volume, NULL), EFAULT);
+    EXPECT(hectare_identify(volume, NULL), EFAULT);
+    EXPECT(hectare_set_label(volume, NULL), EFAULT);
 }
 
 // Paths that mean nothing, or too much.
