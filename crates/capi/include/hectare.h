@@ -56,6 +56,12 @@
 // For hectare_file_open: the content is removed.
 #define HECTARE_TRUNCATE 16
 
+// For hectare_rename_with: the new name must not exist (EEXIST).
+#define HECTARE_RENAME_NOREPLACE 1
+
+// For hectare_rename_with: both names must exist, and change places.
+#define HECTARE_RENAME_EXCHANGE 2
+
 // For hectare_open: for reading only.
 #define HECTARE_READ_ONLY 0
 
@@ -432,26 +438,63 @@ int hectare_stat_path(hectare_volume *volume, const char *path, hectare_stat *to
 // What the inode at a path says; a symbolic link at the end is not followed.
 int hectare_lstat_path(hectare_volume *volume, const char *path, hectare_stat *to);
 
-// Makes a directory with these permission bits.
+// Makes a directory with these permission bits. The one above it must exist (ENOENT).
 int hectare_mkdir(hectare_volume *volume, const char *path, uint32_t mode);
 
-// Removes a name that is no directory's.
-int hectare_unlink(hectare_volume *volume, const char *path);
+// Makes a pipe, a socket, a device with these numbers, or an empty file: `mode` is that of mknod(2),
+// permission bits and S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK or S_IFREG. Majors are below 4096, minors below
+// 1048576; those of what is no device are left out.
+int hectare_mknod(hectare_volume *volume,
+                  const char *path,
+                  uint32_t mode,
+                  uint32_t major,
+                  uint32_t minor);
 
-// Removes an empty directory.
+// Removes a name; a directory's is refused (EISDIR). A file that is open stays, without a name, until it is
+// closed.
+int hectare_unlink(hectare_volume *volume,
+                   const char *path);
+
+// Removes an empty directory (else ENOTEMPTY); other names are refused (ENOTDIR).
 int hectare_rmdir(hectare_volume *volume, const char *path);
 
-// Renames in one step; what has the new name is removed.
-int hectare_rename(hectare_volume *volume, const char *from, const char *to);
+// Renames in one step; what has the new name is removed, if it is an empty directory and gets a directory
+// (else ENOTEMPTY, ENOTDIR), or is none and gets none (else EISDIR). A link at the end of either path is
+// renamed itself.
+int hectare_rename(hectare_volume *volume,
+                   const char *from,
+                   const char *to);
 
-// Gives a file a second name.
-int hectare_link(hectare_volume *volume, const char *from, const char *to);
+// hectare_rename() with a flag: 0, HECTARE_RENAME_NOREPLACE or HECTARE_RENAME_EXCHANGE.
+int hectare_rename_with(hectare_volume *volume, const char *from, const char *to, uint32_t flag);
 
-// Makes a symbolic link at `path` that leads to `target`.
+// Copies the content and the permissions of a regular file to another, which is made or replaced; returns
+// the bytes. Links at the end of either path are followed, holes stay holes. A copy that failed leaves what
+// was written.
+int64_t hectare_copy(hectare_volume *volume,
+                     const char *from,
+                     const char *to);
+
+// Gives a file a second name, which must not exist (EEXIST). A link at the end of `from` is not followed: it
+// gets the second name itself. Directories are refused (EPERM).
+int hectare_link(hectare_volume *volume,
+                 const char *from,
+                 const char *to);
+
+// Makes a symbolic link at `path` that leads to `target`, which need not exist.
 int hectare_symlink(hectare_volume *volume, const char *target, const char *path);
 
-// Where a symbolic link leads, into `to`, cut to `len` bytes and without a NUL; returns the whole length.
+// Where a symbolic link leads, into `to`, cut to `len` bytes and without a NUL; returns the whole length,
+// also if `len` is 0, when `to` may be NULL.
 intptr_t hectare_readlink(hectare_volume *volume,
+                          const char *path,
+                          uint8_t *to,
+                          uintptr_t len);
+
+// The path from the root without links, `.` and `..` of what is at a path, with a NUL behind it, into `to`;
+// returns its length with the NUL, also if `len` is 0, when `to` may be NULL. ERANGE if the buffer is too
+// small.
+intptr_t hectare_realpath(hectare_volume *volume,
                           const char *path,
                           uint8_t *to,
                           uintptr_t len);
@@ -459,8 +502,17 @@ intptr_t hectare_readlink(hectare_volume *volume,
 // Changes the permission bits; links are followed.
 int hectare_chmod(hectare_volume *volume, const char *path, uint32_t mode);
 
+// Changes owner and group; a link at the end is followed. 4294967295 leaves one as it is.
+int hectare_chown(hectare_volume *volume, const char *path, uint32_t uid, uint32_t gid);
+
 // Changes owner and group of what is at a path itself; 4294967295 leaves one as it is.
 int hectare_lchown(hectare_volume *volume, const char *path, uint32_t uid, uint32_t gid);
+
+// Changes the times; a link at the end is followed. NULL leaves one as it is.
+int hectare_utimes(hectare_volume *volume,
+                   const char *path,
+                   const hectare_time *atime,
+                   const hectare_time *mtime);
 
 // Changes the times of what is at a path itself; NULL leaves one as it is.
 int hectare_lutimes(hectare_volume *volume,

@@ -2,23 +2,10 @@
 
 #![allow(unsafe_code)] // names that C calls
 
-use crate::failure::{ENODATA, EOVERFLOW, ERANGE, Failure, guard, status};
-use crate::memory::{self, buffer, bytes, text};
+use crate::failure::{ENODATA, Failure, guard, status};
+use crate::memory::{self, bytes, give, text};
 use crate::volume::{hectare_volume, volume};
 use std::ffi::{c_char, c_int};
-
-/// Gives bytes to a buffer, or, if that has none, only their number.
-fn give(value: &[u8], to: *mut u8, len: usize) -> Result<isize, Failure> {
-    let whole = isize::try_from(value.len()).map_err(|_| Failure::new(EOVERFLOW, "the value is too long"))?;
-    if len == 0 {
-        return Ok(whole);
-    }
-    let out = buffer(to, len)?;
-    let out = out.get_mut(..value.len());
-    out.ok_or_else(|| Failure::new(ERANGE, format!("the buffer is smaller than {whole} bytes")))?
-        .copy_from_slice(value);
-    Ok(whole)
-}
 
 /// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is
 /// too small, ENODATA if there is no such attribute.

@@ -28,6 +28,7 @@ fn calls_do_what_the_header_says() {
         std::fs::create_dir(&folder).unwrap();
         let calls = installed.compiled(compiler, &here("tests/programs/calls.c"));
         installed.run(&calls, &[folder.to_str().unwrap()]);
+        assert_clean(&folder.join("calls.img"));
     }
 }
 
