@@ -545,30 +545,54 @@ int hectare_identify(hectare_volume *volume, hectare_identity *to);
 // Changes the label, durably: up to 16 bytes; empty: none.
 int hectare_set_label(hectare_volume *volume, const char *label);
 
-// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is
-// too small, ENODATA if there is no such attribute.
+// The value of an attribute, into `to`; returns its length, also if `len` is 0, when `to` may be NULL.
+// ERANGE if the buffer is too small, ENODATA if there is no such attribute. A link at the end of the path is
+// followed.
 intptr_t hectare_getxattr(hectare_volume *volume,
                           const char *path,
                           const char *name,
                           uint8_t *to,
                           uintptr_t len);
 
-// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len`
-// is 0.
+// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len` is
+// 0, when `to` may be NULL. A link at the end of the path is followed.
 intptr_t hectare_listxattr(hectare_volume *volume,
                            const char *path,
                            uint8_t *to,
                            uintptr_t len);
 
-// Sets an attribute, new or not.
+// Sets an attribute, new or not. A link at the end of the path is followed. `value` may be NULL if `len` is
+// 0. ENOSPC if it does not fit; EOPNOTSUPP if the name does not begin with "user.", "trusted.", "security."
+// or "system.posix_acl_".
 int hectare_setxattr(hectare_volume *volume,
                      const char *path,
                      const char *name,
                      const uint8_t *value,
                      uintptr_t len);
 
-// Removes an attribute.
+// Removes an attribute. A link at the end of the path is followed.
 int hectare_removexattr(hectare_volume *volume, const char *path, const char *name);
+
+// hectare_getxattr() of what is at the path itself, link or not.
+intptr_t hectare_lgetxattr(hectare_volume *volume,
+                           const char *path,
+                           const char *name,
+                           uint8_t *to,
+                           uintptr_t len);
+
+// hectare_listxattr() of what is at the path itself, link or not.
+intptr_t hectare_llistxattr(hectare_volume *volume, const char *path, uint8_t *to, uintptr_t len);
+
+// hectare_setxattr() of what is at the path itself, link or not. The kernel shows no "user." attributes of
+// links.
+int hectare_lsetxattr(hectare_volume *volume,
+                      const char *path,
+                      const char *name,
+                      const uint8_t *value,
+                      uintptr_t len);
+
+// hectare_removexattr() of what is at the path itself, link or not.
+int hectare_lremovexattr(hectare_volume *volume, const char *path, const char *name);
 
 #ifdef __cplusplus
 }  // extern "C"

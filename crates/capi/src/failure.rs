@@ -11,7 +11,6 @@ pub(crate) const EBADF: c_int = 9;
 pub(crate) const EFAULT: c_int = 14;
 pub(crate) const EINVAL: c_int = 22;
 pub(crate) const ERANGE: c_int = 34;
-pub(crate) const ENODATA: c_int = 61;
 pub(crate) const EOVERFLOW: c_int = 75;
 
 /// Why a call failed.

@@ -272,6 +272,21 @@ static void names(hectare_volume *volume) {
     TRUE(hectare_stat_path(volume, "/to-a", &about) == 0 && hectare_lstat_path(volume, "/to-a", &other) == 0);
     TRUE(about.uid == 11 && about.gid == 12 && about.atime.seconds == 1000 && about.mtime.seconds > 2000);
     TRUE(other.uid == 21 && other.gid == 0 && other.atime.seconds == 2000 && other.mtime.nanoseconds == 2);
+    TRUE(hectare_setxattr(volume, "/to-a", "user.a", NULL, 0) == 0);
+    TRUE(hectare_lsetxattr(volume, "/to-a", "trusted.l", (const uint8_t *)"link", 4) == 0);
+    TRUE(hectare_getxattr(volume, "/a", "user.a", NULL, 0) == 0);
+    TRUE(hectare_lgetxattr(volume, "/to-a", "trusted.l", NULL, 0) == 4);
+    TRUE(hectare_lgetxattr(volume, "/to-a", "trusted.l", bytes, 4) == 4 && memcmp(bytes, "link", 4) == 0);
+    FAILS(hectare_lgetxattr(volume, "/to-a", "user.a", bytes, 4), ENODATA);
+    FAILS(hectare_getxattr(volume, "/to-a", "trusted.l", bytes, 4), ENODATA);
+    TRUE(strstr(hectare_message(), "/to-a") != NULL);
+    TRUE(hectare_llistxattr(volume, "/to-a", bytes, sizeof bytes) == 10);
+    TRUE(strcmp((char *)bytes, "trusted.l") == 0);
+    TRUE(hectare_listxattr(volume, "/to-a", bytes, sizeof bytes) == 7);
+    TRUE(strcmp((char *)bytes, "user.a") == 0);
+    FAILS(hectare_removexattr(volume, "/to-a", "trusted.l"), ENODATA);
+    TRUE(hectare_lremovexattr(volume, "/to-a", "trusted.l") == 0);
+    TRUE(hectare_removexattr(volume, "/to-a", "user.a") == 0);
     FAILS(hectare_setxattr(volume, "/a", "odd.a", bytes, 1), EOPNOTSUPP);
     TRUE(hectare_readlink(volume, "/to-a", NULL, 0) == 1);
     FAILS(hectare_readlink(volume, "/a", bytes, 1), EINVAL);
@@ -374,6 +389,7 @@ static void images(const char *folder) {
     FAILS(hectare_copy(volume, "/last", "/x"), EROFS);
     FAILS(hectare_set_label(volume, "x"), EROFS);
     FAILS(hectare_chown(volume, "/last", 1, 1), EROFS);
+    FAILS(hectare_lsetxattr(volume, "/last", "user.a", NULL, 0), EROFS);
     REFUSED(hectare_file_open(volume, "/x", HECTARE_WRITE | HECTARE_CREATE, 0), EROFS);
     TRUE(hectare_close(volume) == 0 && hectare_close(second) == 0);
 }

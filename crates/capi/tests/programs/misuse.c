@@ -64,6 +64,10 @@ static void dead(void *handle) {
     EXPECT(hectare_listxattr(handle, "/x", &byte, 1), EBADF);
     EXPECT(hectare_setxattr(handle, "/x", "user.a", &byte, 1), EBADF);
     EXPECT(hectare_removexattr(handle, "/x", "user.a"), EBADF);
+    EXPECT(hectare_lgetxattr(handle, "/x", "user.a", &byte, 1), EBADF);
+    EXPECT(hectare_llistxattr(handle, "/x", &byte, 1), EBADF);
+    EXPECT(hectare_lsetxattr(handle, "/x", "user.a", &byte, 1), EBADF);
+    EXPECT(hectare_lremovexattr(handle, "/x", "user.a"), EBADF);
     EXPECT(hectare_statfs(handle, &space), EBADF);
     EXPECT(hectare_identify(handle, &identity), EBADF);
     EXPECT(hectare_set_label(handle, "x"), EBADF);
@@ -123,6 +127,14 @@ static void nulls(hectare_volume *volume) {
     EXPECT(hectare_setxattr(volume, "/", "user.a", NULL, 7), EFAULT);
     EXPECT(hectare_removexattr(volume, NULL, "user.a"), EFAULT);
     EXPECT(hectare_removexattr(volume, "/", NULL), EFAULT);
+    EXPECT(hectare_lgetxattr(volume, NULL, "user.a", &byte, 1), EFAULT);
+    EXPECT(hectare_lgetxattr(volume, "/", NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_llistxattr(volume, NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_lsetxattr(volume, NULL, "user.a", &byte, 1), EFAULT);
+    EXPECT(hectare_lsetxattr(volume, "/", NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_lsetxattr(volume, "/", "user.a", NULL, 7), EFAULT);
+    EXPECT(hectare_lremovexattr(volume, NULL, "user.a"), EFAULT);
+    EXPECT(hectare_lremovexattr(volume, "/", NULL), EFAULT);
     EXPECT(hectare_statfs(volume, NULL), EFAULT);
     EXPECT(hectare_identify(volume, NULL), EFAULT);
     EXPECT(hectare_set_label(volume, NULL), EFAULT);
