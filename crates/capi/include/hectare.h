@@ -1,9 +1,15 @@
 // Hectare: ext2, ext3 and ext4 volumes from user space, for C and C++.
 //
 // Every function that fails returns -1, or NULL where it returns a handle; errno and hectare_errno() then say why,
-// and hectare_message() in one line of text. Handles may be used from any number of threads at once. They are no
-// addresses: one that was closed, twice or never opened is an error (EBADF), and so is a NULL where something is
-// needed (EFAULT). Paths are those of the volume: bytes, separated by '/', from its root.
+// and hectare_message() in one line of text. Which number means what is a table in docs/library.md.
+//
+// Handles may be used from any number of threads at once. They are no addresses: one that was closed, twice or
+// never opened is an error (EBADF), and so is NULL as a handle. NULL for anything else that is needed is EFAULT; a
+// buffer may be NULL if its length is 0.
+//
+// Paths are those of the volume: bytes, separated by '/', from its root, whether or not they begin with '/'.
+// Symbolic links are followed inside the volume; where one at the end of a path is not, the function says so.
+// Permissions are not checked, and there is no umask. What is made belongs to user 0 and group 0.
 //
 // Generated from the Rust sources; HECTARE_BLESS=1 cargo test -p hectare-capi writes it anew.
 
@@ -47,13 +53,14 @@
 // For hectare_file_open: for writing.
 #define HECTARE_WRITE 2
 
-// For hectare_file_open: the file is made if there is none.
+// For hectare_file_open: the file is made if there is none. Needs HECTARE_WRITE.
 #define HECTARE_CREATE 4
 
-// For hectare_file_open: the file is made, and must not exist.
+// For hectare_file_open: the file is made, and must not exist (EEXIST), nor a link of that name. Needs
+// HECTARE_WRITE, and not HECTARE_CREATE.
 #define HECTARE_EXCLUSIVE 8
 
-// For hectare_file_open: the content is removed.
+// For hectare_file_open: the content is removed. Needs HECTARE_WRITE.
 #define HECTARE_TRUNCATE 16
 
 // For hectare_rename_with: the new name must not exist (EEXIST).
@@ -108,9 +115,12 @@ typedef struct {
   uint32_t gid;
   // Not 0: a file that is there is replaced.
   int replace;
-  // Called with `user` about ten times a second, by one thread at a time but by any: how much of a step is
-  // done, and how much there is, or UINT64_MAX where that is not known. Anything but 0 cancels the call, which
-  // then fails with ECANCELED and leaves no file. NULL: none.
+  // Called with `user` once before anything is read, when the first and the last piece of a step is done,
+  // and about ten times a second between, whether or not there is progress; by one thread at a time but by
+  // any. `done` is how much of the step is done, and begins anew with each; `total` is how much there is,
+  // UINT64_MAX where that is not known, and 0 where there is nothing to do. hectare_progress_step() has
+  // the name of the step. Anything but 0 cancels the call at its next checkpoint: it fails with ECANCELED
+  // and leaves no file, or has passed the last one and succeeds. NULL: none.
   int (*progress)(void *user, uint64_t done, uint64_t total);
   // What `progress` is called with.
   void *user;
@@ -153,24 +163,37 @@ typedef struct {
   uint64_t directories;
 } hectare_check_counts;
 
-// Storage of the caller's. Each function returns 0 or an errno value (what is none counts as EIO), and is
-// called with `user`, from any thread and from several at once. Offsets and lengths are bytes inside `size`.
-// A function must return: no longjmp and no exception out of it, and no call of this library on the volume
-// that it is the storage of.
+// Storage of the caller's. Each function returns 0 or an errno value; what is none, such as -1, counts as
+// EIO.
+//
+// The struct is copied: it may be gone when the call returns that it was given to. `user` must stay until
+// `release`, which is called once: when the volume and everything opened in it is closed, or at the end of a
+// call that opens nothing (hectare_mkfs_device(), hectare_check_device()), and also if the call fails. The
+// one exception is a struct that is wrong itself: NULL, another `struct_size`, no `read`; then nothing is
+// called.
+//
+// The functions are called with `user` from any thread and from several at once, the same one included, also
+// on the same bytes: what is read beside a write may be a mix of old and new. Offsets and lengths are bytes
+// inside `size`, and multiples of nothing in particular. A function must return: no longjmp and no exception
+// out of it, and no call of this library on the volume that it is the storage of.
+//
+// Nothing locks storage of the caller's: one that is open for writing must not be opened a second time.
 typedef struct {
-  // sizeof(struct hectare_device): another size is another interface, and refused.
+  // sizeof(hectare_device): another size is another interface, and refused.
   uintptr_t struct_size;
   // What every function is called with.
   void *user;
-  // Bytes that there are.
+  // Bytes that there are. Any number: a new volume takes whole pages of 4096 bytes, at least six of them.
   uint64_t size;
   // Fills `to` with `len` bytes from offset `at`.
   int (*read)(void *user, uint8_t *to, uintptr_t len, uint64_t at);
-  // Writes `len` bytes at offset `at`; NULL for storage that can only be read.
+  // Writes `len` bytes at offset `at`; NULL for storage that can only be read: opening it for writing, and
+  // making a volume on it, fails with EROFS.
   int (*write)(void *user, const uint8_t *from, uintptr_t len, uint64_t at);
-  // Makes what was written durable; NULL if it is as soon as `write` returns.
+  // Makes durable what was written by calls that returned before; NULL if it is as soon as `write`
+  // returns.
   int (*flush)(void *user);
-  // Called once, when nothing uses the storage any more; may be NULL.
+  // Called once, when nothing uses the storage any more, by any thread; may be NULL.
   void (*release)(void *user);
 } hectare_device;
 
@@ -178,11 +201,14 @@ typedef struct {
 typedef struct {
   // The number of the inode.
   uint64_t ino;
-  // What it is, as in d_type of readdir(3).
+  // What it is, as in d_type of readdir(3): 1 a pipe, 2 and 6 a character and a block device, 4 a
+  // directory, 8 a file, 10 a symbolic link, 12 a socket. Never 0: where directories do not say it
+  // (without the feature `filetype`), it is read from the inode.
   uint32_t kind;
-  // Bytes of the name.
+  // Bytes of the name: 1 to 255.
   uint32_t name_len;
-  // The name, with a NUL behind it.
+  // The name, with a NUL behind it. What stands for a name of an encrypted directory may be longer, and is
+  // cut.
   uint8_t name[256];
 } hectare_dirent;
 
@@ -304,7 +330,9 @@ int hectare_build_defaults(hectare_build_options *to,
 
 // Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
 // a container image (`oci:DIR[:TAG]`, `oci-archive:FILE`, `docker-archive:FILE`). The file gets its name
-// when it is complete. `options` may be NULL. Returns the size in bytes.
+// when it is complete, and until then there is none. `options` may be NULL. Returns the size in bytes.
+// ENOENT for a source that is not there, EEXIST for an image that is and is not to be replaced, EINVAL for a
+// size that does not hold everything.
 int64_t hectare_build_with(const char *const *sources,
                            uintptr_t count,
                            const char *image,
@@ -347,45 +375,70 @@ int hectare_check_device(const hectare_device *from,
 hectare_volume *hectare_open_device(const hectare_device *from,
                                     uint32_t flags);
 
-// Opens a directory to list it.
-hectare_dir *hectare_opendir(hectare_volume *volume, const char *path);
+// Opens a directory to list it; a link at the end of the path is followed. Any number of listings may be
+// open, each at its own entry.
+hectare_dir *hectare_opendir(hectare_volume *volume,
+                             const char *path);
 
-// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error. `.` and `..` are left out.
+// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error, which ends the listing: then
+// 0 follows. `.` and `..` are left out. The order is that of the directory, by hash or as it lies, not by
+// name.
+//
+// Names may change meanwhile, also by who lists: one that is there from hectare_opendir() to the end comes
+// exactly once, one that is added or removed in between once or not at all.
 int hectare_readdir(hectare_dir *directory,
                     hectare_dirent *to);
 
 // Ends the listing.
 int hectare_closedir(hectare_dir *directory);
 
-// The number of the last error of this thread, as Linux numbers them; 0 if there was none.
+// The number of the last error of this thread, as Linux numbers them; 0 if there was none. errno has the
+// same number when a call returns that failed, and may change later by anything, also by a call of this
+// library that does not fail; this number is changed by the next one of this thread that does.
 int hectare_errno(void);
 
-// The text of the last error of this thread: one line that names the file and the reason. It stays until
-// the next call of this thread that fails.
+// The text of the last error of this thread: one line that names the file and the reason; "" if there was
+// none, never NULL. It stays until the next call of this thread that fails, or the thread ends; nobody frees
+// it.
 const char *hectare_message(void);
 
-// Opens a regular file; flags are a sum. A file that is made gets the permission bits of `mode`.
+// Opens a regular file; a link at the end of the path is followed, also one that leads to nothing if the
+// file is made. Flags are a sum of HECTARE_READ, HECTARE_WRITE or both with any of the others; EINVAL for
+// what makes no sense. A file that is made gets the permission bits of `mode` (07777), which else counts for
+// nothing. EISDIR for a directory, EINVAL for a device, pipe or socket.
 hectare_file *hectare_file_open(hectare_volume *volume,
                                 const char *path,
                                 uint32_t flags,
                                 uint32_t mode);
 
-// Reads up to `len` bytes from offset `at`; returns how many: fewer at the end of the file only.
-intptr_t hectare_file_read(hectare_file *file, uint8_t *to, uintptr_t len, uint64_t at);
+// Reads up to `len` bytes from offset `at`; returns how many: fewer at the end of the file only, 0 behind
+// it. EBADF if the file is not open for reading.
+intptr_t hectare_file_read(hectare_file *file,
+                           uint8_t *to,
+                           uintptr_t len,
+                           uint64_t at);
 
-// Writes `len` bytes at offset `at`; returns how many: fewer if the volume became full only.
-intptr_t hectare_file_write(hectare_file *file, const uint8_t *from, uintptr_t len, uint64_t at);
+// Writes `len` bytes at offset `at`; returns how many: fewer if the volume became full only, and ENOSPC if
+// there is room for none. EBADF if the file is not open for writing, as for all that changes it; EFBIG
+// beyond what the format allows.
+intptr_t hectare_file_write(hectare_file *file,
+                            const uint8_t *from,
+                            uintptr_t len,
+                            uint64_t at);
 
-// Makes the file that long.
+// Makes the file that long; what is added reads as zeros.
 int hectare_file_truncate(hectare_file *file, uint64_t len);
 
-// Allocates space for a range; the file grows to its end.
-int hectare_file_allocate(hectare_file *file, uint64_t at, uint64_t len);
+// Allocates space for a range of at least one byte; the file grows to its end. What was allocated before the
+// volume became full (ENOSPC) stays.
+int hectare_file_allocate(hectare_file *file,
+                          uint64_t at,
+                          uint64_t len);
 
-// Frees the blocks of a range, which then reads as zeros.
+// Frees the blocks of a range of at least one byte, which then reads as zeros.
 int hectare_file_punch(hectare_file *file, uint64_t at, uint64_t len);
 
-// Makes content and metadata durable.
+// Makes content and metadata of the file durable, whichever handle wrote them.
 int hectare_file_sync(hectare_file *file);
 
 // What the inode says.
@@ -400,8 +453,9 @@ int hectare_file_seek_hole(hectare_file *file,
                            uint64_t at,
                            uint64_t *to);
 
-// Closes the file: its handle leads to nothing any more, also after an error, which is the first write
-// that failed.
+// Closes the file: its handle leads to nothing any more, also after an error, which is the first write that
+// failed. What was written is placed on the volume, but not durable before hectare_file_sync(),
+// hectare_sync() or hectare_close(). A file that was removed while it was open is gone with its last handle.
 int hectare_file_close(hectare_file *file);
 
 // Sets options to what hectare_mkfs_with() does with NULL: an ext4 volume, in a file that must not exist.
@@ -526,11 +580,14 @@ int hectare_lutimes(hectare_volume *volume,
 // yet. The text is never freed. More names may come.
 const char *hectare_progress_step(void);
 
-// Opens the volume in a file or on a block device, and locks that. NULL if it can't.
-hectare_volume *hectare_open(const char *image, uint32_t flags);
+// Opens the volume in a file or on a block device, and locks that: for reading any number may have it open
+// at once, for writing one (EBUSY), in this program as in others. NULL if it can't. A journal that must be
+// replayed is; in memory only if the volume is opened for reading.
+hectare_volume *hectare_open(const char *image,
+                             uint32_t flags);
 
-// Writes everything and closes the volume: its handle leads to nothing any more, also after an error.
-// Files and directories of it that are open stay readable, and keep the image locked.
+// Makes everything durable and closes the volume: its handle leads to nothing any more, also after an error.
+// Files and directories of it that are open stay readable, and keep the image locked until they are closed.
 int hectare_close(hectare_volume *volume);
 
 // Makes all changes durable.

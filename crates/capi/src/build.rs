@@ -53,9 +53,12 @@ pub struct hectare_build_options {
     pub gid: u32,
     /// Not 0: a file that is there is replaced.
     pub replace: c_int,
-    /// Called with `user` about ten times a second, by one thread at a time but by any: how much of a step is
-    /// done, and how much there is, or UINT64_MAX where that is not known. Anything but 0 cancels the call, which
-    /// then fails with ECANCELED and leaves no file. NULL: none.
+    /// Called with `user` once before anything is read, when the first and the last piece of a step is done,
+    /// and about ten times a second between, whether or not there is progress; by one thread at a time but by
+    /// any. `done` is how much of the step is done, and begins anew with each; `total` is how much there is,
+    /// UINT64_MAX where that is not known, and 0 where there is nothing to do. hectare_progress_step() has
+    /// the name of the step. Anything but 0 cancels the call at its next checkpoint: it fails with ECANCELED
+    /// and leaves no file, or has passed the last one and succeeds. NULL: none.
     pub progress: Option<extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int>,
     /// What `progress` is called with.
     pub user: *mut c_void,
@@ -138,7 +141,9 @@ pub extern "C" fn hectare_build_defaults(to: *mut hectare_build_options, size: u
 
 /// Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
 /// a container image (`oci:DIR[:TAG]`, `oci-archive:FILE`, `docker-archive:FILE`). The file gets its name
-/// when it is complete. `options` may be NULL. Returns the size in bytes.
+/// when it is complete, and until then there is none. `options` may be NULL. Returns the size in bytes.
+/// ENOENT for a source that is not there, EEXIST for an image that is and is not to be replaced, EINVAL for a
+/// size that does not hold everything.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_build_with(
     sources: *const *const c_char,

@@ -39,7 +39,9 @@ pub(crate) fn options(flags: u32) -> Result<hectare::VolumeOptions, Failure> {
     }
 }
 
-/// Opens the volume in a file or on a block device, and locks that. NULL if it can't.
+/// Opens the volume in a file or on a block device, and locks that: for reading any number may have it open
+/// at once, for writing one (EBUSY), in this program as in others. NULL if it can't. A journal that must be
+/// replayed is; in memory only if the volume is opened for reading.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_open(image: *const c_char, flags: u32) -> *mut hectare_volume {
     guard(std::ptr::null_mut(), || {
@@ -48,8 +50,8 @@ pub extern "C" fn hectare_open(image: *const c_char, flags: u32) -> *mut hectare
     })
 }
 
-/// Writes everything and closes the volume: its handle leads to nothing any more, also after an error.
-/// Files and directories of it that are open stay readable, and keep the image locked.
+/// Makes everything durable and closes the volume: its handle leads to nothing any more, also after an error.
+/// Files and directories of it that are open stay readable, and keep the image locked until they are closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_close(volume: *mut hectare_volume) -> c_int {
     status(|| Ok(VOLUMES.take(volume)?.close()?))
@@ -99,7 +101,6 @@ pub extern "C" fn hectare_statfs(volume: *mut hectare_volume, to: *mut hectare_s
         put(to, found)
     })
 }
-
 /// Who a volume is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
