@@ -127,6 +127,7 @@ fn sanitized(sysroot: &Path, name: &str) -> Result<Option<String>, String> {
     let mut failed = Vec::new();
     let programs = [
         ("misuse", vec![image("misuse.img")?]),
+        ("calls", vec![path("images")]),
         ("faults", vec![path("images"), "1".to_owned(), "1000000".to_owned()]),
         ("threads", vec!["10".to_owned(), path("threads.img")]),
         ("operations", vec![image("operations.img")?]),

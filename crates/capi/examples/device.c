@@ -36,6 +36,10 @@ int main(void) {
         fprintf(stderr, "%s\n", hectare_message());
         return 1;
     }
+    if (hectare_check_device(&device, NULL, NULL) != HECTARE_SOUND) {
+        fprintf(stderr, "the new volume is not sound: %s\n", hectare_message());
+        return 1;
+    }
     device.release = let_go;
     hectare_volume *volume = hectare_open_device(&device, HECTARE_READ_WRITE);
     if (volume == NULL || hectare_mkdir(volume, "d", 0700) < 0) {

@@ -6,13 +6,13 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{EINVAL, Failure, guard, status};
-use crate::memory::{host, host_path, optional_text, put, read_bytes, read_struct, texts, utf8};
+use crate::make::Described;
+use crate::memory::{host, host_path, put, read_struct, texts};
+use crate::progress::watch;
 use hectare::build::{Excludes, Image, Reference};
-use hectare::inode::BlockSize;
-use hectare::mkfs::{Format, FsType};
-use hectare::{Progress, Size, Watch, build};
+use hectare::mkfs::Format;
+use hectare::{Size, build};
 use std::ffi::{c_char, c_int, c_void};
-use std::ops::ControlFlow;
 
 /// For hectare_build: the smallest size that holds everything.
 pub const HECTARE_SIZE_MINIMAL: u64 = 0;
@@ -53,30 +53,15 @@ pub struct hectare_build_options {
     pub gid: u32,
     /// Not 0: a file that is there is replaced.
     pub replace: c_int,
-    /// Called with `user` about ten times a second, by one thread at a time but by any: how much of a step is
-    /// done, and how much there is, or UINT64_MAX where that is not known. Anything but 0 cancels the call, which
-    /// then fails with ECANCELED and leaves no file. NULL: none.
+    /// Called with `user` once before anything is read, when the first and the last piece of a step is done,
+    /// and about ten times a second between, whether or not there is progress; by one thread at a time but by
+    /// any. `done` is how much of the step is done, and begins anew with each; `total` is how much there is,
+    /// UINT64_MAX where that is not known, and 0 where there is nothing to do. hectare_progress_step() has
+    /// the name of the step. Anything but 0 cancels the call at its next checkpoint: it fails with ECANCELED
+    /// and leaves no file, or has passed the last one and succeeds. NULL: none.
     pub progress: Option<extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int>,
     /// What `progress` is called with.
     pub user: *mut c_void,
-}
-
-/// The caller's function, and what it is called with.
-struct Observer {
-    progress: extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int,
-    user: *mut c_void,
-}
-
-// SAFETY: the header requires that the function can be called from any thread; the pointer is only passed on.
-unsafe impl Send for Observer {}
-
-impl Observer {
-    fn call(&self, now: Progress) -> ControlFlow<()> {
-        match (self.progress)(self.user, now.done, now.total.unwrap_or(u64::MAX)) {
-            0 => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
-        }
-    }
 }
 
 impl hectare_build_options {
@@ -101,33 +86,11 @@ impl hectare_build_options {
         }
     }
 
-    fn watch(&self) -> Watch {
-        let Some(progress) = self.progress else { return Watch::default() };
-        let observer = Observer { progress, user: self.user };
-        Watch::new(move |now| observer.call(now))
-    }
-
     fn format(&self) -> Result<Format, Failure> {
+        let Self { fs_type, label, features, uuid, block_size, .. } = *self;
         // As `hectare build`: what is built has its content already.
-        let mut format = Format::new().reserved_percent(0.0);
-        if let Some(name) = optional_text(self.fs_type) {
-            let kind = FsType::by_name(utf8(name, "the type")?);
-            format = format.fs_type(kind.map_err(|error| invalid(&error))?);
-        }
-        if let Some(label) = optional_text(self.label) {
-            format = format.label(label);
-        }
-        if let Some(features) = optional_text(self.features) {
-            format = format.features(utf8(features, "the list of features")?);
-        }
-        if let Some(uuid) = read_bytes::<16>(self.uuid) {
-            format = format.uuid(uuid);
-        }
-        if self.block_size != 0 {
-            let wrong = || Failure::new(EINVAL, "block_size is no power of two from 1024 to 65536");
-            format = format.block_size(BlockSize::from_bytes(self.block_size.into()).ok_or_else(wrong)?);
-        }
-        Ok(format)
+        let format = Format::new().reserved_percent(0.0);
+        Described { fs_type, label, features, uuid, block_size }.format(format)
     }
 
     fn size(&self) -> Result<Size, Failure> {
@@ -156,7 +119,7 @@ impl hectare_build_options {
         if self.source_date_epoch >= 0 {
             image = image.source_date_epoch(self.source_date_epoch);
         }
-        Ok(image.replace(self.replace != 0).watch(&self.watch()))
+        Ok(image.replace(self.replace != 0).watch(&watch(self.progress, self.user)))
     }
 }
 
@@ -178,7 +141,9 @@ pub extern "C" fn hectare_build_defaults(to: *mut hectare_build_options, size: u
 
 /// Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
 /// a container image (`oci:DIR[:TAG]`, `oci-archive:FILE`, `docker-archive:FILE`). The file gets its name
-/// when it is complete. `options` may be NULL. Returns the size in bytes.
+/// when it is complete, and until then there is none. `options` may be NULL. Returns the size in bytes.
+/// ENOENT for a source that is not there, EEXIST for an image that is and is not to be replaced, EINVAL for a
+/// size that does not hold everything.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_build_with(
     sources: *const *const c_char,

@@ -9,31 +9,44 @@ use hectare::device::{Bytes, Device, Error, Operation, Reason, Result, Span, che
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// Storage of the caller's. Each function returns 0 or an errno value (what is none counts as EIO), and is
-/// called with `user`, from any thread and from several at once. Offsets and lengths are bytes inside `size`.
-/// A function must return: no longjmp and no exception out of it, and no call of this library on the volume
-/// that it is the storage of.
+/// Storage of the caller's. Each function returns 0 or an errno value; what is none, such as -1, counts as
+/// EIO.
+///
+/// The struct is copied: it may be gone when the call returns that it was given to. `user` must stay until
+/// `release`, which is called once: when the volume and everything opened in it is closed, or at the end of a
+/// call that opens nothing (hectare_mkfs_device(), hectare_check_device()), and also if the call fails. The
+/// one exception is a struct that is wrong itself: NULL, another `struct_size`, no `read`; then nothing is
+/// called.
+///
+/// The functions are called with `user` from any thread and from several at once, the same one included, also
+/// on the same bytes: what is read beside a write may be a mix of old and new. Offsets and lengths are bytes
+/// inside `size`, and multiples of nothing in particular. A function must return: no longjmp and no exception
+/// out of it, and no call of this library on the volume that it is the storage of.
+///
+/// Nothing locks storage of the caller's: one that is open for writing must not be opened a second time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
 pub struct hectare_device {
-    /// sizeof(struct hectare_device): another size is another interface, and refused.
+    /// sizeof(hectare_device): another size is another interface, and refused.
     pub struct_size: usize,
     /// What every function is called with.
     pub user: *mut c_void,
-    /// Bytes that there are.
+    /// Bytes that there are. Any number: a new volume takes whole pages of 4096 bytes, at least six of them.
     pub size: u64,
     /// Fills `to` with `len` bytes from offset `at`.
     pub read: Option<extern "C" fn(user: *mut c_void, to: *mut u8, len: usize, at: u64) -> c_int>,
-    /// Writes `len` bytes at offset `at`; NULL for storage that can only be read.
+    /// Writes `len` bytes at offset `at`; NULL for storage that can only be read: opening it for writing, and
+    /// making a volume on it, fails with EROFS.
     pub write: Option<extern "C" fn(user: *mut c_void, from: *const u8, len: usize, at: u64) -> c_int>,
-    /// Makes what was written durable; NULL if it is as soon as `write` returns.
+    /// Makes durable what was written by calls that returned before; NULL if it is as soon as `write`
+    /// returns.
     pub flush: Option<extern "C" fn(user: *mut c_void) -> c_int>,
-    /// Called once, when nothing uses the storage any more; may be NULL.
+    /// Called once, when nothing uses the storage any more, by any thread; may be NULL.
     pub release: Option<extern "C" fn(user: *mut c_void)>,
 }
 
-struct Callbacks(hectare_device);
+pub(crate) struct Callbacks(hectare_device);
 
 // SAFETY: the header requires that the functions can be called from any thread, several at once; the
 // pointers are only passed on.
@@ -126,7 +139,7 @@ impl Device for Callbacks {
 }
 
 /// Takes over the storage; after an error `release` is called as well.
-fn device(from: *const hectare_device) -> std::result::Result<Callbacks, Failure> {
+pub(crate) fn device(from: *const hectare_device) -> std::result::Result<Callbacks, Failure> {
     let given = read_struct(from, "the callbacks of the device")?;
     if given.read.is_none() {
         return Err(Failure::new(EFAULT, "the device has no function to read"));
@@ -141,14 +154,5 @@ pub extern "C" fn hectare_open_device(from: *const hectare_device, flags: u32) -
     guard(std::ptr::null_mut(), || {
         let device = device(from)?;
         keep(options(flags)?.open_device(Arc::new(device))?)
-    })
-}
-
-/// Makes an empty ext4 volume on storage of the caller's, which is released afterwards.
-#[unsafe(no_mangle)]
-pub extern "C" fn hectare_mkfs_device(from: *const hectare_device, replace: c_int) -> c_int {
-    crate::failure::status(|| {
-        let device = device(from)?;
-        Ok(hectare::mkfs::Format::new().replace(replace != 0).on_device(&device)?)
     })
 }

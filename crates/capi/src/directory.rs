@@ -24,17 +24,21 @@ pub struct hectare_dir {
 pub struct hectare_dirent {
     /// The number of the inode.
     pub ino: u64,
-    /// What it is, as in d_type of readdir(3).
+    /// What it is, as in d_type of readdir(3): 1 a pipe, 2 and 6 a character and a block device, 4 a
+    /// directory, 8 a file, 10 a symbolic link, 12 a socket. Never 0: where directories do not say it
+    /// (without the feature `filetype`), it is read from the inode.
     pub kind: u32,
-    /// Bytes of the name.
+    /// Bytes of the name: 1 to 255.
     pub name_len: u32,
-    /// The name, with a NUL behind it.
+    /// The name, with a NUL behind it. What stands for a name of an encrypted directory may be longer, and is
+    /// cut.
     pub name: [u8; 256],
 }
 
 static DIRECTORIES: Table<Arc<Mutex<ReadDir>>> = Table::new(Kind::Directory);
 
-/// Opens a directory to list it.
+/// Opens a directory to list it; a link at the end of the path is followed. Any number of listings may be
+/// open, each at its own entry.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_opendir(volume: *mut hectare_volume, path: *const c_char) -> *mut hectare_dir {
     guard(std::ptr::null_mut(), || {
@@ -43,7 +47,12 @@ pub extern "C" fn hectare_opendir(volume: *mut hectare_volume, path: *const c_ch
     })
 }
 
-/// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error. `.` and `..` are left out.
+/// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error, which ends the listing: then
+/// 0 follows. `.` and `..` are left out. The order is that of the directory, by hash or as it lies, not by
+/// name.
+///
+/// Names may change meanwhile, also by who lists: one that is there from hectare_opendir() to the end comes
+/// exactly once, one that is added or removed in between once or not at all.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_readdir(directory: *mut hectare_dir, to: *mut hectare_dirent) -> c_int {
     guard(-1, || {

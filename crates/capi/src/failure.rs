@@ -11,7 +11,6 @@ pub(crate) const EBADF: c_int = 9;
 pub(crate) const EFAULT: c_int = 14;
 pub(crate) const EINVAL: c_int = 22;
 pub(crate) const ERANGE: c_int = 34;
-pub(crate) const ENODATA: c_int = 61;
 pub(crate) const EOVERFLOW: c_int = 75;
 
 /// Why a call failed.
@@ -69,15 +68,18 @@ pub(crate) fn status(run: impl FnOnce() -> Result<(), Failure>) -> c_int {
     guard(-1, || run().map(|()| 0))
 }
 
-/// The number of the last error of this thread, as Linux numbers them; 0 if there was none.
+/// The number of the last error of this thread, as Linux numbers them; 0 if there was none. errno has the
+/// same number when a call returns that failed, and may change later by anything, also by a call of this
+/// library that does not fail; this number is changed by the next one of this thread that does.
 #[allow(unsafe_code)] // C calls it by this name
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_errno() -> c_int {
     LAST.try_with(|last| last.borrow().0).unwrap_or(0)
 }
 
-/// The text of the last error of this thread: one line that names the file and the reason. It stays until
-/// the next call of this thread that fails.
+/// The text of the last error of this thread: one line that names the file and the reason; "" if there was
+/// none, never NULL. It stays until the next call of this thread that fails, or the thread ends; nobody frees
+/// it.
 #[allow(unsafe_code)] // C calls it by this name
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_message() -> *const c_char {

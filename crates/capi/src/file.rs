@@ -20,11 +20,12 @@ pub struct hectare_file {
 pub const HECTARE_READ: u32 = 1;
 /// For hectare_file_open: for writing.
 pub const HECTARE_WRITE: u32 = 2;
-/// For hectare_file_open: the file is made if there is none.
+/// For hectare_file_open: the file is made if there is none. Needs HECTARE_WRITE.
 pub const HECTARE_CREATE: u32 = 4;
-/// For hectare_file_open: the file is made, and must not exist.
+/// For hectare_file_open: the file is made, and must not exist (EEXIST), nor a link of that name. Needs
+/// HECTARE_WRITE, and not HECTARE_CREATE.
 pub const HECTARE_EXCLUSIVE: u32 = 8;
-/// For hectare_file_open: the content is removed.
+/// For hectare_file_open: the content is removed. Needs HECTARE_WRITE.
 pub const HECTARE_TRUNCATE: u32 = 16;
 const ALL: u32 = 31;
 
@@ -39,7 +40,10 @@ fn count(len: usize) -> Result<isize, Failure> {
     isize::try_from(len).map_err(|_| Failure::new(EOVERFLOW, "more bytes than can be counted"))
 }
 
-/// Opens a regular file; flags are a sum. A file that is made gets the permission bits of `mode`.
+/// Opens a regular file; a link at the end of the path is followed, also one that leads to nothing if the
+/// file is made. Flags are a sum of HECTARE_READ, HECTARE_WRITE or both with any of the others; EINVAL for
+/// what makes no sense. A file that is made gets the permission bits of `mode` (07777), which else counts for
+/// nothing. EISDIR for a directory, EINVAL for a device, pipe or socket.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_open(
     volume: *mut hectare_volume,
@@ -63,37 +67,41 @@ pub extern "C" fn hectare_file_open(
     })
 }
 
-/// Reads up to `len` bytes from offset `at`; returns how many: fewer at the end of the file only.
+/// Reads up to `len` bytes from offset `at`; returns how many: fewer at the end of the file only, 0 behind
+/// it. EBADF if the file is not open for reading.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_read(file: *mut hectare_file, to: *mut u8, len: usize, at: u64) -> isize {
     guard(-1, || count(self::file(file)?.read_at(buffer(to, len)?, at)?))
 }
 
-/// Writes `len` bytes at offset `at`; returns how many: fewer if the volume became full only.
+/// Writes `len` bytes at offset `at`; returns how many: fewer if the volume became full only, and ENOSPC if
+/// there is room for none. EBADF if the file is not open for writing, as for all that changes it; EFBIG
+/// beyond what the format allows.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_write(file: *mut hectare_file, from: *const u8, len: usize, at: u64) -> isize {
     guard(-1, || count(self::file(file)?.write_at(bytes(from, len)?, at)?))
 }
 
-/// Makes the file that long.
+/// Makes the file that long; what is added reads as zeros.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_truncate(file: *mut hectare_file, len: u64) -> c_int {
     status(|| Ok(self::file(file)?.set_len(len)?))
 }
 
-/// Allocates space for a range; the file grows to its end.
+/// Allocates space for a range of at least one byte; the file grows to its end. What was allocated before the
+/// volume became full (ENOSPC) stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_allocate(file: *mut hectare_file, at: u64, len: u64) -> c_int {
     status(|| Ok(self::file(file)?.allocate(at, len)?))
 }
 
-/// Frees the blocks of a range, which then reads as zeros.
+/// Frees the blocks of a range of at least one byte, which then reads as zeros.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_punch(file: *mut hectare_file, at: u64, len: u64) -> c_int {
     status(|| Ok(self::file(file)?.punch_hole(at, len)?))
 }
 
-/// Makes content and metadata durable.
+/// Makes content and metadata of the file durable, whichever handle wrote them.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_sync(file: *mut hectare_file) -> c_int {
     status(|| Ok(self::file(file)?.sync_all()?))
@@ -124,8 +132,9 @@ fn no_more() -> Failure {
 
 const ENXIO: c_int = 6;
 
-/// Closes the file: its handle leads to nothing any more, also after an error, which is the first write
-/// that failed.
+/// Closes the file: its handle leads to nothing any more, also after an error, which is the first write that
+/// failed. What was written is placed on the volume, but not durable before hectare_file_sync(),
+/// hectare_sync() or hectare_close(). A file that was removed while it was open is gone with its last handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_close(file: *mut hectare_file) -> c_int {
     status(|| Ok(FILES.take(file)?.close()?))

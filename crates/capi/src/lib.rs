@@ -11,6 +11,7 @@
 //! It is not: an interface by inode numbers, or one for mounts.
 
 mod build;
+mod check;
 mod device;
 mod directory;
 mod failure;
@@ -20,11 +21,13 @@ mod make;
 mod memory;
 mod metadata;
 mod names;
+mod progress;
 mod sync;
 mod volume;
 mod xattr;
 
 pub use build::*;
+pub use check::*;
 pub use device::*;
 pub use directory::*;
 pub use failure::{hectare_errno, hectare_message};
@@ -32,6 +35,7 @@ pub use file::*;
 pub use make::*;
 pub use metadata::*;
 pub use names::*;
+pub use progress::hectare_progress_step;
 pub use volume::*;
 pub use xattr::*;
 

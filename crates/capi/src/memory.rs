@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::failure::{EFAULT, EINVAL, ENOENT, Failure};
+use crate::failure::{EFAULT, EINVAL, ENOENT, EOVERFLOW, ERANGE, Failure};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
@@ -75,6 +75,19 @@ pub(crate) fn buffer<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], Failur
     Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
 }
 
+/// Gives bytes to a buffer, or, if that has none, only their number.
+pub(crate) fn give(value: &[u8], to: *mut u8, len: usize) -> Result<isize, Failure> {
+    let whole = isize::try_from(value.len()).map_err(|_| Failure::new(EOVERFLOW, "the value is too long"))?;
+    if len == 0 {
+        return Ok(whole);
+    }
+    let out = buffer(to, len)?;
+    let out = out.get_mut(..value.len());
+    out.ok_or_else(|| Failure::new(ERANGE, format!("the buffer is smaller than {whole} bytes")))?
+        .copy_from_slice(value);
+    Ok(whole)
+}
+
 fn check(at: *const u8, len: usize) -> Result<(), Failure> {
     if at.is_null() && len > 0 {
         return Err(Failure::new(EFAULT, "the buffer is NULL"));
@@ -132,7 +145,8 @@ pub(crate) fn read<T: Copy>(from: *const T, what: &str) -> Result<T, Failure> {
     Ok(unsafe { *from })
 }
 
-/// Reads a struct of the interface, whose first field says how long the caller's is: no more than that is read.
+/// Reads a struct of the interface, whose first field says how long the caller's is: no more than that is
+/// read.
 pub(crate) fn read_struct<T: Copy>(from: *const T, what: &str) -> Result<T, Failure> {
     if read(from.cast::<usize>(), what)? != size_of::<T>() {
         let text = format!("{what} have the struct_size of another version of hectare.h");
@@ -160,6 +174,10 @@ mod tests {
         let odd = room.as_mut_ptr().wrapping_byte_add(1);
         assert!(put(odd, 1).is_err() && read(odd.cast_const(), "a number").is_err());
         assert!(bytes(room.as_ptr().cast(), usize::MAX).is_err());
+        let errno = |given: Result<isize, Failure>| given.err().map(|failure| failure.errno);
+        assert_eq!(errno(give(b"abc", null_mut(), 3)), Some(EFAULT));
+        assert_eq!(errno(give(b"abc", room.as_mut_ptr().cast(), 2)), Some(ERANGE));
+        assert_eq!(give(b"abc", null_mut(), 0).ok(), Some(3));
     }
 
     #[test]
@@ -172,6 +190,7 @@ mod tests {
         buffer(room.as_mut_ptr(), 3).ok().unwrap().copy_from_slice(b"abc");
         assert_eq!((room, bytes(room.as_ptr(), 2).ok()), (*b"abc\0", Some(&b"ab"[..])));
         assert_eq!(read_bytes(room.as_ptr()), Some(*b"abc\0"));
+        assert_eq!((give(b"xy", room.as_mut_ptr(), 4).ok(), room), (Some(2), *b"xyc\0"));
     }
 
     #[test]

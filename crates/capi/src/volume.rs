@@ -4,7 +4,7 @@
 
 use crate::failure::{Failure, guard, status};
 use crate::handles::{Kind, Table};
-use crate::memory::{host_path, put};
+use crate::memory::{host_path, put, text};
 use hectare::Volume;
 use std::ffi::{c_char, c_int};
 
@@ -39,7 +39,9 @@ pub(crate) fn options(flags: u32) -> Result<hectare::VolumeOptions, Failure> {
     }
 }
 
-/// Opens the volume in a file or on a block device, and locks that. NULL if it can't.
+/// Opens the volume in a file or on a block device, and locks that: for reading any number may have it open
+/// at once, for writing one (EBUSY), in this program as in others. NULL if it can't. A journal that must be
+/// replayed is; in memory only if the volume is opened for reading.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_open(image: *const c_char, flags: u32) -> *mut hectare_volume {
     guard(std::ptr::null_mut(), || {
@@ -48,8 +50,8 @@ pub extern "C" fn hectare_open(image: *const c_char, flags: u32) -> *mut hectare
     })
 }
 
-/// Writes everything and closes the volume: its handle leads to nothing any more, also after an error.
-/// Files and directories of it that are open stay readable, and keep the image locked.
+/// Makes everything durable and closes the volume: its handle leads to nothing any more, also after an error.
+/// Files and directories of it that are open stay readable, and keep the image locked until they are closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_close(volume: *mut hectare_volume) -> c_int {
     status(|| Ok(VOLUMES.take(volume)?.close()?))
@@ -97,5 +99,55 @@ pub extern "C" fn hectare_statfs(volume: *mut hectare_volume, to: *mut hectare_s
             reserved: 0,
         };
         put(to, found)
+    })
+}
+/// Who a volume is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(non_camel_case_types)]
+pub struct hectare_identity {
+    /// The UUID.
+    pub uuid: [u8; 16],
+    /// The label, up to 16 bytes, with a NUL behind it; empty if there is none.
+    pub label: [u8; 24],
+}
+
+/// The UUID and the label of an open volume.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_identify(volume: *mut hectare_volume, to: *mut hectare_identity) -> c_int {
+    status(|| {
+        let volume = self::volume(volume)?;
+        let mut found = hectare_identity { uuid: volume.engine().superblock().uuid(), label: [0; 24] };
+        for (to, from) in found.label[..16].iter_mut().zip(volume.engine().label()) {
+            *to = from;
+        }
+        put(to, found)
+    })
+}
+
+/// Changes the label, durably: up to 16 bytes; empty: none.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_set_label(volume: *mut hectare_volume, label: *const c_char) -> c_int {
+    status(|| {
+        let volume = self::volume(volume)?;
+        about(&volume, b"", volume.engine().set_label(text(label, "the label")?))
+    })
+}
+
+/// The result of the engine's, whose errors name no file, with the file that it is about.
+pub(crate) fn about<T>(
+    volume: &Volume,
+    path: &[u8],
+    result: Result<T, hectare::inode::Error>,
+) -> Result<T, Failure> {
+    result.map_err(|error| {
+        let (device, text) = (volume.engine().device().name(), error.to_string());
+        let place = match path {
+            [] => device.to_owned(),
+            path => format!("{device}:{}", String::from_utf8_lossy(path)),
+        };
+        // Devices name themselves.
+        let message = if text.starts_with(device) { text } else { format!("{place}: {text}") };
+        Failure::new(error.errno(), message)
     })
 }

@@ -1,27 +1,59 @@
-//! Extended attributes. Links are followed.
+//! Extended attributes: of what a link at the end of a path leads to, and (with `l`) of the link itself.
 
 #![allow(unsafe_code)] // names that C calls
 
-use crate::failure::{ENODATA, EOVERFLOW, ERANGE, Failure, guard, status};
-use crate::memory::{self, buffer, bytes, text};
-use crate::volume::{hectare_volume, volume};
+use crate::failure::{Failure, guard, status};
+use crate::memory::{self, bytes, give, text};
+use crate::volume::{about, hectare_volume, volume};
+use hectare::Volume;
+use hectare::inode::{Error, InodeNr, XattrHow};
 use std::ffi::{c_char, c_int};
 
-/// Gives bytes to a buffer, or, if that has none, only their number.
-fn give(value: &[u8], to: *mut u8, len: usize) -> Result<isize, Failure> {
-    let whole = isize::try_from(value.len()).map_err(|_| Failure::new(EOVERFLOW, "the value is too long"))?;
-    if len == 0 {
-        return Ok(whole);
-    }
-    let out = buffer(to, len)?;
-    let out = out.get_mut(..value.len());
-    out.ok_or_else(|| Failure::new(ERANGE, format!("the buffer is smaller than {whole} bytes")))?
-        .copy_from_slice(value);
-    Ok(whole)
+/// What is at a path.
+struct At<'a> {
+    volume: Volume,
+    path: &'a [u8],
+    follows: bool,
 }
 
-/// The value of an attribute, into `to`; returns its length, also if `len` is 0. ERANGE if the buffer is
-/// too small, ENODATA if there is no such attribute.
+impl At<'_> {
+    fn of(volume: *mut hectare_volume, path: *const c_char, follows: bool) -> Result<Self, Failure> {
+        Ok(Self { volume: self::volume(volume)?, path: memory::path(path, "the path")?, follows })
+    }
+
+    fn run<T>(
+        &self,
+        run: impl FnOnce(&hectare::inode::Volume, InodeNr) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
+        let engine = self.volume.engine();
+        about(&self.volume, self.path, engine.resolve(self.path, self.follows).and_then(|nr| run(engine, nr)))
+    }
+
+    fn get(&self, name: *const c_char, to: *mut u8, len: usize) -> Result<isize, Failure> {
+        let name = text(name, "the name")?;
+        give(&self.run(|engine, nr| engine.get_xattr(nr, name))?, to, len)
+    }
+
+    fn list(&self, to: *mut u8, len: usize) -> Result<isize, Failure> {
+        let names = self.run(|engine, nr| engine.list_xattrs(nr))?;
+        let all: Vec<u8> = names.into_iter().flat_map(|name| [name, vec![0]].concat()).collect();
+        give(&all, to, len)
+    }
+
+    fn set(&self, name: *const c_char, value: *const u8, len: usize) -> Result<(), Failure> {
+        let (name, value) = (text(name, "the name")?, bytes(value, len)?);
+        self.run(|engine, nr| engine.set_xattr(nr, name, value, XattrHow::Either))
+    }
+
+    fn remove(&self, name: *const c_char) -> Result<(), Failure> {
+        let name = text(name, "the name")?;
+        self.run(|engine, nr| engine.remove_xattr(nr, name))
+    }
+}
+
+/// The value of an attribute, into `to`; returns its length, also if `len` is 0, when `to` may be NULL.
+/// ERANGE if the buffer is too small, ENODATA if there is no such attribute. A link at the end of the path is
+/// followed.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_getxattr(
     volume: *mut hectare_volume,
@@ -30,14 +62,11 @@ pub extern "C" fn hectare_getxattr(
     to: *mut u8,
     len: usize,
 ) -> isize {
-    guard(-1, || {
-        let found = self::volume(volume)?.xattr(memory::path(path, "the path")?, text(name, "the name")?)?;
-        give(&found.ok_or_else(|| Failure::new(ENODATA, "no such attribute"))?, to, len)
-    })
+    guard(-1, || At::of(volume, path, true)?.get(name, to, len))
 }
 
-/// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len`
-/// is 0.
+/// The names of the attributes, each with a NUL behind it, into `to`; returns their length, also if `len` is
+/// 0, when `to` may be NULL. A link at the end of the path is followed.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_listxattr(
     volume: *mut hectare_volume,
@@ -45,14 +74,12 @@ pub extern "C" fn hectare_listxattr(
     to: *mut u8,
     len: usize,
 ) -> isize {
-    guard(-1, || {
-        let names = self::volume(volume)?.xattrs(memory::path(path, "the path")?)?;
-        let all: Vec<u8> = names.into_iter().flat_map(|name| [name, vec![0]].concat()).collect();
-        give(&all, to, len)
-    })
+    guard(-1, || At::of(volume, path, true)?.list(to, len))
 }
 
-/// Sets an attribute, new or not.
+/// Sets an attribute, new or not. A link at the end of the path is followed. `value` may be NULL if `len` is
+/// 0. ENOSPC if it does not fit; EOPNOTSUPP if the name does not begin with "user.", "trusted.", "security."
+/// or "system.posix_acl_".
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_setxattr(
     volume: *mut hectare_volume,
@@ -61,20 +88,61 @@ pub extern "C" fn hectare_setxattr(
     value: *const u8,
     len: usize,
 ) -> c_int {
-    status(|| {
-        let (path, name) = (memory::path(path, "the path")?, text(name, "the name")?);
-        Ok(self::volume(volume)?.set_xattr(path, name, bytes(value, len)?)?)
-    })
+    status(|| At::of(volume, path, true)?.set(name, value, len))
 }
 
-/// Removes an attribute.
+/// Removes an attribute. A link at the end of the path is followed.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_removexattr(
     volume: *mut hectare_volume,
     path: *const c_char,
     name: *const c_char,
 ) -> c_int {
-    status(|| {
-        Ok(self::volume(volume)?.remove_xattr(memory::path(path, "the path")?, text(name, "the name")?)?)
-    })
+    status(|| At::of(volume, path, true)?.remove(name))
+}
+
+/// hectare_getxattr() of what is at the path itself, link or not.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_lgetxattr(
+    volume: *mut hectare_volume,
+    path: *const c_char,
+    name: *const c_char,
+    to: *mut u8,
+    len: usize,
+) -> isize {
+    guard(-1, || At::of(volume, path, false)?.get(name, to, len))
+}
+
+/// hectare_listxattr() of what is at the path itself, link or not.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_llistxattr(
+    volume: *mut hectare_volume,
+    path: *const c_char,
+    to: *mut u8,
+    len: usize,
+) -> isize {
+    guard(-1, || At::of(volume, path, false)?.list(to, len))
+}
+
+/// hectare_setxattr() of what is at the path itself, link or not. The kernel shows no "user." attributes of
+/// links.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_lsetxattr(
+    volume: *mut hectare_volume,
+    path: *const c_char,
+    name: *const c_char,
+    value: *const u8,
+    len: usize,
+) -> c_int {
+    status(|| At::of(volume, path, false)?.set(name, value, len))
+}
+
+/// hectare_removexattr() of what is at the path itself, link or not.
+#[unsafe(no_mangle)]
+pub extern "C" fn hectare_lremovexattr(
+    volume: *mut hectare_volume,
+    path: *const c_char,
+    name: *const c_char,
+) -> c_int {
+    status(|| At::of(volume, path, false)?.remove(name))
 }

@@ -33,6 +33,21 @@ fn the_header_is_as_generated() {
 }
 
 #[test]
+fn the_program_of_the_page_runs() {
+    let page = std::fs::read_to_string(here("../../docs/library.md")).unwrap();
+    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let installed = Installed::new();
+    let source = installed.path("page.c");
+    std::fs::write(&source, program).unwrap();
+    for compiler in compilers() {
+        let program = installed.compiled(compiler, &source);
+        installed.printed(Installed::watched(&program).current_dir(installed.path("")));
+        let volume = hectare::Volume::open(installed.path("disk.img")).unwrap();
+        assert_eq!(volume.read("/hello").unwrap(), b"hello\n");
+    }
+}
+
+#[test]
 fn the_examples_run() {
     let installed = Installed::new();
     for compiler in compilers() {

@@ -79,7 +79,7 @@ impl Installed {
         self.printed(Self::watched(program).args(words).stdin(input))
     }
 
-    fn watched(program: &Path) -> Command {
+    pub(crate) fn watched(program: &Path) -> Command {
         match tool::need("valgrind") {
             Ok(mut valgrind) => {
                 valgrind.args(["--quiet", "--error-exitcode=99", "--leak-check=full"]);

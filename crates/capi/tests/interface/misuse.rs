@@ -21,6 +21,18 @@ fn every_misuse_is_an_error() {
 }
 
 #[test]
+fn calls_do_what_the_header_says() {
+    let installed = Installed::new();
+    for compiler in compilers() {
+        let folder = installed.path(&format!("{compiler}-images-of-calls"));
+        std::fs::create_dir(&folder).unwrap();
+        let calls = installed.compiled(compiler, &here("tests/programs/calls.c"));
+        installed.run(&calls, &[folder.to_str().unwrap()]);
+        assert_clean(&folder.join("calls.img"));
+    }
+}
+
+#[test]
 fn a_device_that_fails_at_any_call_gives_errors_and_a_volume_that_is_whole() {
     let installed = Installed::new();
     for compiler in compilers() {

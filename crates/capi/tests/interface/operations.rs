@@ -66,16 +66,22 @@ impl Draw {
             13 => format!("{} {slot}", self.one(&["sync", "fstat", "fstat"])),
             14 => format!("content {a}"),
             15 => format!("{} {a}", self.one(&["stat", "lstat"])),
-            16 => format!("utimes {a} {} {}", self.below(1 << 33), self.below(1_000_000_000)),
+            16 => {
+                let (seconds, nanoseconds) = (self.below(1 << 33), self.below(1_000_000_000));
+                format!("utimes {a} {seconds} {nanoseconds} {}", self.below(2))
+            }
             17..19 => format!("mkdir {a} {mode}"),
             19 => format!("unlink {a}"),
             20 => format!("rmdir {a}"),
-            21..23 => format!("rename {a} {}", self.one(&PATHS)),
+            21 => format!("rename {a} {}", self.one(&PATHS)),
+            22 => format!("rename {a} {} {}", self.one(&PATHS), self.below(3)),
             23 => format!("link {a} {}", self.one(&PATHS)),
             24 => format!("symlink {} {a}", self.one(&TARGETS)),
             25 => format!("readlink {a}"),
             26 => format!("chmod {a} {mode}"),
-            27 if self.owners => format!("chown {a} {} {}", self.below(1 << 31), self.below(1 << 31)),
+            27 if self.owners => {
+                format!("chown {a} {} {} {}", self.below(1 << 31), self.below(1 << 31), self.below(2))
+            }
             28 if self.xattrs => format!("setxattr {a} {} {} {seed}", self.one(&XATTRS), len % 100),
             29 if self.xattrs => format!("getxattr {a} {} {}", self.one(&XATTRS), 50 + len % 900),
             30 if self.xattrs => format!("removexattr {a} {}", self.one(&XATTRS)),

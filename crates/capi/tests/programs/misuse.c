@@ -25,6 +25,7 @@ static void dead(void *handle) {
     uint64_t at;
     hectare_stat about;
     hectare_space space;
+    hectare_identity identity;
     hectare_dirent entry;
     hectare_time then = {0, 0, 0};
     EXPECT(hectare_opendir(handle, "/"), EBADF);
@@ -47,17 +48,29 @@ static void dead(void *handle) {
     EXPECT(hectare_unlink(handle, "/x"), EBADF);
     EXPECT(hectare_rmdir(handle, "/d"), EBADF);
     EXPECT(hectare_rename(handle, "/x", "/y"), EBADF);
+    EXPECT(hectare_rename_with(handle, "/x", "/y", HECTARE_RENAME_EXCHANGE), EBADF);
+    EXPECT(hectare_copy(handle, "/x", "/y"), EBADF);
+    EXPECT(hectare_mknod(handle, "/x", 0600, 0, 0), EBADF);
+    EXPECT(hectare_realpath(handle, "/x", &byte, 1), EBADF);
     EXPECT(hectare_link(handle, "/x", "/y"), EBADF);
     EXPECT(hectare_symlink(handle, "x", "/y"), EBADF);
     EXPECT(hectare_readlink(handle, "/y", &byte, 1), EBADF);
     EXPECT(hectare_chmod(handle, "/x", 0), EBADF);
+    EXPECT(hectare_chown(handle, "/x", 0, 0), EBADF);
     EXPECT(hectare_lchown(handle, "/x", 0, 0), EBADF);
+    EXPECT(hectare_utimes(handle, "/x", &then, &then), EBADF);
     EXPECT(hectare_lutimes(handle, "/x", &then, &then), EBADF);
     EXPECT(hectare_getxattr(handle, "/x", "user.a", &byte, 1), EBADF);
     EXPECT(hectare_listxattr(handle, "/x", &byte, 1), EBADF);
     EXPECT(hectare_setxattr(handle, "/x", "user.a", &byte, 1), EBADF);
     EXPECT(hectare_removexattr(handle, "/x", "user.a"), EBADF);
+    EXPECT(hectare_lgetxattr(handle, "/x", "user.a", &byte, 1), EBADF);
+    EXPECT(hectare_llistxattr(handle, "/x", &byte, 1), EBADF);
+    EXPECT(hectare_lsetxattr(handle, "/x", "user.a", &byte, 1), EBADF);
+    EXPECT(hectare_lremovexattr(handle, "/x", "user.a"), EBADF);
     EXPECT(hectare_statfs(handle, &space), EBADF);
+    EXPECT(hectare_identify(handle, &identity), EBADF);
+    EXPECT(hectare_set_label(handle, "x"), EBADF);
     EXPECT(hectare_sync(handle), EBADF);
     EXPECT(hectare_close(handle), EBADF);
 }
@@ -78,6 +91,18 @@ static void nulls(hectare_volume *volume) {
     EXPECT(hectare_rmdir(volume, NULL), EFAULT);
     EXPECT(hectare_rename(volume, NULL, "/y"), EFAULT);
     EXPECT(hectare_rename(volume, "/lost+found", NULL), EFAULT);
+    EXPECT(hectare_rename_with(volume, NULL, "/y", 0), EFAULT);
+    EXPECT(hectare_rename_with(volume, "/lost+found", NULL, 0), EFAULT);
+    EXPECT(hectare_rename_with(volume, "/lost+found", "/y", 4), EINVAL);
+    EXPECT(hectare_copy(volume, NULL, "/y"), EFAULT);
+    EXPECT(hectare_copy(volume, "/lost+found", NULL), EFAULT);
+    EXPECT(hectare_mknod(volume, NULL, 0600, 0, 0), EFAULT);
+    EXPECT(hectare_mknod(volume, "/y", 0170600, 0, 0), EINVAL);
+    EXPECT(hectare_mknod(volume, "/y", UINT32_MAX, 0, 0), EINVAL);
+    EXPECT(hectare_realpath(volume, NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_realpath(volume, "/lost+found", NULL, 1), EFAULT);
+    EXPECT(hectare_realpath(volume, "/lost+found", &byte, 1), ERANGE);
+    EXPECT(hectare_realpath(volume, "/lost+found", &byte, SIZE_MAX), EINVAL);
     EXPECT(hectare_link(volume, NULL, "/y"), EFAULT);
     EXPECT(hectare_link(volume, "/x", NULL), EFAULT);
     EXPECT(hectare_symlink(volume, NULL, "/y"), EFAULT);
@@ -86,10 +111,14 @@ static void nulls(hectare_volume *volume) {
     if (hectare_symlink(volume, "x", "/link") != 0) wrong++;
     EXPECT(hectare_readlink(volume, "/link", NULL, 1), EFAULT);
     EXPECT(hectare_chmod(volume, NULL, 0), EFAULT);
+    EXPECT(hectare_chown(volume, NULL, 0, 0), EFAULT);
     EXPECT(hectare_lchown(volume, NULL, 0, 0), EFAULT);
+    EXPECT(hectare_utimes(volume, NULL, NULL, NULL), EFAULT);
     EXPECT(hectare_lutimes(volume, NULL, NULL, NULL), EFAULT);
     hectare_time never = {.seconds = 0, .nanoseconds = 1000000000};
     EXPECT(hectare_lutimes(volume, "/", &never, NULL), EINVAL);
+    EXPECT(hectare_utimes(volume, "/", NULL, &never), EINVAL);
+    EXPECT(hectare_utimes(volume, "/", (hectare_time *)((char *)&never + 1), NULL), EFAULT);
     EXPECT(hectare_getxattr(volume, NULL, "user.a", &byte, 1), EFAULT);
     EXPECT(hectare_getxattr(volume, "/", NULL, &byte, 1), EFAULT);
     EXPECT(hectare_listxattr(volume, NULL, &byte, 1), EFAULT);
@@ -98,7 +127,17 @@ static void nulls(hectare_volume *volume) {
     EXPECT(hectare_setxattr(volume, "/", "user.a", NULL, 7), EFAULT);
     EXPECT(hectare_removexattr(volume, NULL, "user.a"), EFAULT);
     EXPECT(hectare_removexattr(volume, "/", NULL), EFAULT);
+    EXPECT(hectare_lgetxattr(volume, NULL, "user.a", &byte, 1), EFAULT);
+    EXPECT(hectare_lgetxattr(volume, "/", NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_llistxattr(volume, NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_lsetxattr(volume, NULL, "user.a", &byte, 1), EFAULT);
+    EXPECT(hectare_lsetxattr(volume, "/", NULL, &byte, 1), EFAULT);
+    EXPECT(hectare_lsetxattr(volume, "/", "user.a", NULL, 7), EFAULT);
+    EXPECT(hectare_lremovexattr(volume, NULL, "user.a"), EFAULT);
+    EXPECT(hectare_lremovexattr(volume, "/", NULL), EFAULT);
     EXPECT(hectare_statfs(volume, NULL), EFAULT);
+    EXPECT(hectare_identify(volume, NULL), EFAULT);
+    EXPECT(hectare_set_label(volume, NULL), EFAULT);
 }
 
 // Paths that mean nothing, or too much.
@@ -119,6 +158,7 @@ static void paths(hectare_volume *volume) {
 
 static int enough(void *user, uint64_t done, uint64_t total) {
     (void)done, (void)total;
+    if (strcmp(hectare_progress_step(), "sources") != 0) wrong++;
     ++*(int *)user;
     return 1;
 }
@@ -150,11 +190,84 @@ static void making(void) {
     options.user = &calls;
     EXPECT(hectare_build_with(here, 1, "never.img", &options), ECANCELED);
     if (calls == 0 || access("never.img", F_OK) == 0) wrong++;
+    if (strcmp(hectare_progress_step(), "") != 0) wrong++;
     EXPECT(hectare_mkfs(NULL, 1 << 20, NULL, NULL, 0), EFAULT);
     EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, NULL, 0), ENOENT);
     EXPECT(hectare_mkfs("/nowhere/at/all", 0, NULL, NULL, 0), EINVAL);
     EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, "no_such", 0), EINVAL);
     EXPECT(hectare_mkfs("/nowhere/at/all", 1 << 20, NULL, "\xff", 0), EINVAL);
+}
+
+// Making empty volumes, and checking, by options.
+static void options(void) {
+    hectare_mkfs_options mkfs;
+    EXPECT(hectare_mkfs_defaults(NULL, sizeof mkfs), EFAULT);
+    EXPECT(hectare_mkfs_defaults(&mkfs, sizeof mkfs + 8), EINVAL);
+    if (hectare_mkfs_defaults(&mkfs, sizeof mkfs) != 0 || mkfs.struct_size != sizeof mkfs) wrong++;
+    EXPECT(hectare_mkfs_with(NULL, 1 << 20, &mkfs), EFAULT);
+    EXPECT(hectare_mkfs_with(NULL, 1 << 20, NULL), EFAULT);
+    const hectare_mkfs_options *odd = (hectare_mkfs_options *)((char *)&mkfs + 1);
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, odd), EFAULT);
+    EXPECT(hectare_mkfs_device_with(NULL, &mkfs), EFAULT);
+    mkfs.root_mode = 010000;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.root_mode = 0755;
+    mkfs.reserved_percent = 51;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.reserved_percent = 5;
+    mkfs.block_size = 3000;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.block_size = 0;
+    mkfs.fs_type = "xfs";
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.fs_type = "\xff";
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    mkfs.struct_size--;
+    EXPECT(hectare_mkfs_with("/nowhere/at/all", 1 << 20, &mkfs), EINVAL);
+    hectare_check_options check;
+    hectare_check_counts counts;
+    EXPECT(hectare_check_defaults(NULL, sizeof check), EFAULT);
+    EXPECT(hectare_check_defaults(&check, 0), EINVAL);
+    if (hectare_check_defaults(&check, sizeof check) != 0 || check.struct_size != sizeof check) wrong++;
+    EXPECT(hectare_check_with(NULL, &check, &counts), EFAULT);
+    EXPECT(hectare_check_with("/nowhere/at/all", NULL, NULL), ENOENT);
+    EXPECT(hectare_check_device(NULL, &check, &counts), EFAULT);
+    check.struct_size = 0;
+    EXPECT(hectare_check_with("/nowhere/at/all", &check, &counts), EINVAL);
+}
+
+static int released;
+
+static int get(void *user, uint8_t *to, uintptr_t len, uint64_t at) {
+    memcpy(to, (char *)user + at, len);
+    return 0;
+}
+
+static void let_go(void *user) {
+    (void)user;
+    released++;
+}
+
+// Storage is released whatever is wrong with the options, and not if the struct is wrong itself.
+static void storage(void) {
+    static char bytes[1 << 16];
+    hectare_device device = {.struct_size = sizeof device, .user = bytes, .size = sizeof bytes, .read = get};
+    device.release = let_go;
+    hectare_mkfs_options mkfs = {.struct_size = 1};
+    hectare_check_options check = {.struct_size = 1};
+    hectare_check_counts counts;
+    EXPECT(hectare_mkfs_device_with(&device, &mkfs), EINVAL);
+    EXPECT(hectare_check_device(&device, &check, &counts), EINVAL);
+    EXPECT(hectare_check_device(&device, NULL, (hectare_check_counts *)((char *)&counts + 1)), EFAULT);
+    EXPECT(hectare_check_device(&device, NULL, &counts), EINVAL); // zeros are no volume
+    if (released != 4) wrong++;
+    device.read = NULL;
+    EXPECT(hectare_mkfs_device(&device, 0), EFAULT);
+    EXPECT(hectare_check_device(&device, NULL, NULL), EFAULT);
+    device.struct_size = 0;
+    EXPECT(hectare_mkfs_device_with(&device, NULL), EINVAL);
+    EXPECT(hectare_check_device(&device, NULL, NULL), EINVAL);
+    if (released != 4) wrong++;
 }
 
 static hectare_file *shared;
@@ -179,6 +292,8 @@ int main(int argc, char **argv) {
     dead((void *)(uintptr_t)-1);
     dead(&byte);
     making();
+    options();
+    storage();
     EXPECT(hectare_open(NULL, 0), EFAULT);
     EXPECT(hectare_open("/nowhere/at/all", 0), ENOENT);
     EXPECT(hectare_open(argv[1], 77), EINVAL);

@@ -21,7 +21,7 @@ struct found {
     uint32_t mode;
     uint64_t size, nlink;
     int64_t atime, mtime;
-    uint32_t atime_nanoseconds, mtime_nanoseconds;
+    uint32_t atime_nanoseconds, mtime_nanoseconds, uid, gid;
 };
 
 struct entry {
@@ -83,6 +83,11 @@ static void show_times(int failed, const struct found *found) {
     else
         printf("%" PRId64 ".%09" PRIu32 " %" PRId64 ".%09" PRIu32 "\n", found->atime,
                found->atime_nanoseconds, found->mtime, found->mtime_nanoseconds);
+}
+
+static void show_owners(int failed, const struct found *found) {
+    if (failed < 0) printf("E%d\n", errno);
+    else printf("%" PRIu32 " %" PRIu32 "\n", found->uid, found->gid);
 }
 
 static void list(const char *path) {
@@ -159,19 +164,25 @@ static int run(char *line) {
     } else if (IS("lstat", 1)) {
         int failed = side_stat(path, 0, &found);
         show_found(failed, &found);
-    } else if (IS("utimes", 3)) {
-        int failed = side_utimes(path, number[2], number[3]);
-        if (failed == 0) failed = side_stat(path, 0, &found);
+    } else if (IS("utimes", 4)) {
+        int follow = number[4] != 0, failed = side_utimes(path, follow, number[2], number[3]);
+        if (failed == 0) failed = side_stat(path, follow, &found);
         show_times(failed, &found);
     } else if (IS("mkdir", 2)) done(side_mkdir(path, (uint32_t)number[2]));
     else if (IS("unlink", 1)) done(side_unlink(path));
     else if (IS("rmdir", 1)) done(side_rmdir(path));
     else if (IS("rename", 2)) done(side_rename(path, word[2]));
+    else if (IS("rename", 3)) done(side_rename_with(path, word[2], (uint32_t)number[3]));
     else if (IS("link", 2)) done(side_link(path, word[2]));
     else if (IS("symlink", 2)) done(side_symlink(path, word[2]));
     else if (IS("readlink", 1)) show_content(side_readlink(path, buffer, LONGEST));
     else if (IS("chmod", 2)) done(side_chmod(path, (uint32_t)number[2]));
-    else if (IS("chown", 3)) done(side_lchown(path, (uint32_t)number[2], (uint32_t)number[3]));
+    else if (IS("chown", 4)) {
+        int follow = number[4] != 0;
+        int failed = side_chown(path, follow, (uint32_t)number[2], (uint32_t)number[3]);
+        if (failed == 0) failed = side_stat(path, follow, &found);
+        show_owners(failed, &found);
+    }
     else if (IS("setxattr", 4)) {
         fill(number[3] % LONGEST, (uint32_t)number[4]);
         done(side_setxattr(path, word[2], buffer, number[3] % LONGEST));

@@ -54,22 +54,25 @@ static int64_t side_write(size_t slot, const uint8_t *from, size_t len, uint64_t
     return pwrite(at(slot), from, len, (off_t)to);
 }
 
-// ftruncate says EINVAL where a file is not open for writing, hectare_file_truncate EBADF.
-static int side_truncate(size_t slot, uint64_t len) {
+// A file that is not open for writing is EBADF first: ftruncate says EINVAL, fallocate that a range is empty.
+static int writable(size_t slot) {
     int how = fcntl(at(slot), F_GETFL);
-    if (how >= 0 && (how & O_ACCMODE) == O_RDONLY) {
-        errno = EBADF;
-        return -1;
-    }
-    return ftruncate(at(slot), (off_t)len);
+    if (how < 0 || (how & O_ACCMODE) != O_RDONLY) return 1;
+    errno = EBADF;
+    return 0;
+}
+
+static int side_truncate(size_t slot, uint64_t len) {
+    return writable(slot) ? ftruncate(at(slot), (off_t)len) : -1;
 }
 
 static int side_allocate(size_t slot, uint64_t from, uint64_t len) {
-    return fallocate(at(slot), 0, (off_t)from, (off_t)len);
+    return writable(slot) ? fallocate(at(slot), 0, (off_t)from, (off_t)len) : -1;
 }
 
 static int side_punch(size_t slot, uint64_t from, uint64_t len) {
-    return fallocate(at(slot), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)len);
+    const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    return writable(slot) ? fallocate(at(slot), mode, (off_t)from, (off_t)len) : -1;
 }
 
 static int side_sync(size_t slot) { return fsync(at(slot)); }
@@ -84,6 +87,8 @@ static int given(int failed, const struct stat *stat, struct found *found) {
         .mtime = stat->st_mtim.tv_sec,
         .atime_nanoseconds = (uint32_t)stat->st_atim.tv_nsec,
         .mtime_nanoseconds = (uint32_t)stat->st_mtim.tv_nsec,
+        .uid = stat->st_uid,
+        .gid = stat->st_gid,
     };
     return 0;
 }
@@ -108,22 +113,31 @@ static int64_t side_read_path(const char *path, uint8_t *to, size_t len) {
     return some;
 }
 
-static int side_utimes(const char *path, uint64_t seconds, uint64_t nanoseconds) {
+static int side_utimes(const char *path, int follow, uint64_t seconds, uint64_t nanoseconds) {
     struct timespec times[2] = {
         {.tv_sec = (time_t)seconds, .tv_nsec = (long)nanoseconds},
         {.tv_sec = (time_t)seconds / 2, .tv_nsec = (long)nanoseconds / 3},
     };
-    return utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
+    return utimensat(AT_FDCWD, path, times, follow ? 0 : AT_SYMLINK_NOFOLLOW);
 }
 
 static int side_mkdir(const char *path, uint32_t mode) { return mkdir(path, mode); }
 static int side_unlink(const char *path) { return unlink(path); }
 static int side_rmdir(const char *path) { return rmdir(path); }
 static int side_rename(const char *from, const char *to) { return rename(from, to); }
+
+// The flags have the values of hectare.h.
+static int side_rename_with(const char *from, const char *to, uint32_t flag) {
+    return renameat2(AT_FDCWD, from, AT_FDCWD, to, flag);
+}
+
 static int side_link(const char *from, const char *to) { return link(from, to); }
 static int side_symlink(const char *target, const char *path) { return symlink(target, path); }
 static int side_chmod(const char *path, uint32_t mode) { return chmod(path, mode); }
-static int side_lchown(const char *path, uint32_t uid, uint32_t gid) { return lchown(path, uid, gid); }
+
+static int side_chown(const char *path, int follow, uint32_t uid, uint32_t gid) {
+    return follow ? chown(path, uid, gid) : lchown(path, uid, gid);
+}
 
 static intptr_t side_readlink(const char *path, uint8_t *to, size_t len) {
     return readlink(path, (char *)to, len);

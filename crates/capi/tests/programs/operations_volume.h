@@ -62,6 +62,8 @@ static int given(int failed, const hectare_stat *stat, struct found *found) {
         .mtime = stat->mtime.seconds,
         .atime_nanoseconds = stat->atime.nanoseconds,
         .mtime_nanoseconds = stat->mtime.nanoseconds,
+        .uid = stat->uid,
+        .gid = stat->gid,
     };
     return 0;
 }
@@ -87,16 +89,23 @@ static int64_t side_read_path(const char *path, uint8_t *to, size_t len) {
     return some;
 }
 
-static int side_utimes(const char *path, uint64_t seconds, uint64_t nanoseconds) {
+static int side_utimes(const char *path, int follow, uint64_t seconds, uint64_t nanoseconds) {
     hectare_time atime = {.seconds = (int64_t)seconds, .nanoseconds = (uint32_t)nanoseconds};
     hectare_time mtime = {.seconds = (int64_t)seconds / 2, .nanoseconds = (uint32_t)nanoseconds / 3};
-    return hectare_lutimes(volume, path, &atime, &mtime);
+    int (*change)(hectare_volume *, const char *, const hectare_time *, const hectare_time *) =
+        follow ? hectare_utimes : hectare_lutimes;
+    return change(volume, path, &atime, &mtime);
 }
 
 static int side_mkdir(const char *path, uint32_t mode) { return hectare_mkdir(volume, path, mode); }
 static int side_unlink(const char *path) { return hectare_unlink(volume, path); }
 static int side_rmdir(const char *path) { return hectare_rmdir(volume, path); }
 static int side_rename(const char *from, const char *to) { return hectare_rename(volume, from, to); }
+
+static int side_rename_with(const char *from, const char *to, uint32_t flag) {
+    return hectare_rename_with(volume, from, to, flag);
+}
+
 static int side_link(const char *from, const char *to) { return hectare_link(volume, from, to); }
 
 static int side_symlink(const char *target, const char *path) {
@@ -105,8 +114,8 @@ static int side_symlink(const char *target, const char *path) {
 
 static int side_chmod(const char *path, uint32_t mode) { return hectare_chmod(volume, path, mode); }
 
-static int side_lchown(const char *path, uint32_t uid, uint32_t gid) {
-    return hectare_lchown(volume, path, uid, gid);
+static int side_chown(const char *path, int follow, uint32_t uid, uint32_t gid) {
+    return follow ? hectare_chown(volume, path, uid, gid) : hectare_lchown(volume, path, uid, gid);
 }
 
 static intptr_t side_readlink(const char *path, uint8_t *to, size_t len) {

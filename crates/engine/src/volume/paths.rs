@@ -281,6 +281,20 @@ impl Volume {
     pub fn rename_path(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, mode: RenameMode) -> Result<()> {
         let (parent, name) = paths::parent_of(self.core(), from.as_ref())?;
         let (new_parent, new) = paths::parent_of(self.core(), to.as_ref())?;
+        // As the kernel: the directories before the names, and whether names are there before what they are.
+        for parent in [parent, new_parent] {
+            self.core().state.directory(parent)?;
+        }
+        if paths::means_directory(from.as_ref()) || paths::means_directory(to.as_ref()) {
+            lookup::lookup(self.core(), parent, name)?;
+            match (mode, lookup::lookup(self.core(), new_parent, new)) {
+                (RenameMode::Exchange, Err(error)) => return Err(error),
+                (RenameMode::NoReplace | RenameMode::Whiteout { replaces: false, .. }, Ok(_)) => {
+                    return Err(Error::Exists);
+                }
+                _ => {}
+            }
+        }
         self.refuse_others(from.as_ref(), parent, name)?;
         if mode == RenameMode::Exchange {
             self.refuse_others(to.as_ref(), new_parent, new)?;
