@@ -84,6 +84,13 @@ impl File {
         self.bytes(py, len, |file, out| Ok(file.read_at(out, offset)?))
     }
 
+    /// Reads into a buffer at an offset; the position stays. Returns the bytes.
+    fn pread_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let mut lent = Lent::writable(buffer)?;
+        let out = lent.bytes_mut();
+        self.run(py, |file| Ok(file.read_at(out, offset)?))
+    }
+
     /// Writes a buffer at the position; returns the bytes written.
     fn write(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let lent = Lent::of(buffer)?;

@@ -73,7 +73,10 @@ class DirEntry:
 
 
 class _Scan(Iterator[DirEntry]):
-    """What `scandir` gives: the entries, and a context, as in `os`."""
+    """What `scandir` gives: the entries, and a context, as in `os`.
+
+    Threads may share it: each entry goes to one of them.
+    """
 
     def __init__(self, entries: Iterator[DirEntry]) -> None:
         self._entries = entries
@@ -288,17 +291,16 @@ class Volume:
         return names if isinstance(path, bytes) else [decode(name) for name in names]
 
     def scandir(self, path: StrPath | VolumePath = "/") -> _Scan:
-        """The entries of a directory, in no order."""
+        """The entries of a directory, in no order: as it was when this was called."""
         above = decode(self._bytes(path))
         found = self._native.entries(self._bytes(path))
         base = above if above.endswith("/") else above + "/"
 
-        def entries() -> Iterator[DirEntry]:
-            for name, kind, inode in found:
-                text = decode(name)
-                yield DirEntry(self, text, base + text, kind, inode)
+        def entry(one: tuple[bytes, str, int]) -> DirEntry:
+            name = decode(one[0])
+            return DirEntry(self, name, base + name, one[1], one[2])
 
-        return _Scan(entries())
+        return _Scan(map(entry, found))  # no generator: several threads may not use one
 
     def walk(
         self,
