@@ -29,7 +29,7 @@ type Piece = (u64, u64, u64, bool);
 #[pyclass(frozen, module = "hectare._native")]
 pub(crate) struct Volume {
     held: Held<hectare::Volume>,
-    image: String,
+    image: PathBuf,
     owner: (u32, u32),
     writable: bool,
 }
@@ -49,15 +49,21 @@ impl Volume {
         py: Python<'_>,
         work: impl FnOnce(&hectare::Volume) -> Outcome<R> + Send,
     ) -> PyResult<R> {
-        self.held.run(py, work).map_err(|failure| failure.about(self.image.as_str()))
+        self.held.run(py, work).map_err(|failure| self.about_image(failure))
     }
 
     /// The same failure, with the image's name in its text.
     fn named(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::Os { errno, text } => Failure::Os { errno, text: format!("{text} (in {})", self.image) },
+            Failure::Os { errno, text } => {
+                Failure::Os { errno, text: format!("{text} (in {})", self.image.display()) }
+            }
             other => other,
         }
+    }
+
+    fn about_image(&self, failure: Failure) -> PyErr {
+        failure.about(self.image.as_os_str().as_encoded_bytes())
     }
 
     fn creation(&self, mode: u32) -> Creation {
@@ -71,17 +77,16 @@ impl Volume {
     /// Opens the volume in a file or on a block device.
     #[new]
     fn open(py: Python<'_>, image: PathBuf, write: bool, owner: (u32, u32), direct: bool) -> PyResult<Self> {
-        let name = image.display().to_string();
         let options = hectare::Volume::options().write(write).owner(owner.0, owner.1).direct(direct);
         let opened: Outcome<_> = py.detach(|| Ok(options.open(&image)?));
-        let volume = opened.map_err(|failure| failure.about(name.as_str()))?;
-        Ok(Self { held: Held::new("volume", volume), image: name, owner, writable: write })
+        let volume = opened.map_err(|failure| failure.about(image.as_os_str().as_encoded_bytes()))?;
+        Ok(Self { held: Held::new("volume", volume), image, owner, writable: write })
     }
 
     /// Writes everything, marks the volume clean and unlocks the image; does nothing the second time.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = self.held.close(py, |volume| Ok(volume.close()?));
-        closed.map_err(|failure| failure.about(self.image.as_str()))
+        closed.map_err(|failure| self.about_image(failure))
     }
 
     /// Whether it is closed.

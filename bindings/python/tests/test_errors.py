@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -56,6 +57,32 @@ def test_errors_have_numbers_and_names(volume, image):
         volume.stat("/a\0b")
     with pytest.raises(TypeError):
         volume.stat(5)
+
+
+def test_the_path_is_as_it_was_given(volume, tmp_path):
+    pure = pathlib.PurePosixPath("no/../no")
+    for given, named in [("//no//such", "//no//such"), ("no/", "no/"), (pure, "no/../no")]:
+        with pytest.raises(FileNotFoundError) as failed:
+            volume.stat(given)
+        assert failed.value.filename == named
+    for given in ("/caf\udce9", b"/caf\xe9", volume.path("/caf\udce9")):
+        for call in (volume.stat, volume.read_bytes, lambda path: volume.rename(path, "/x")):
+            with pytest.raises(FileNotFoundError) as failed:
+                call(given)
+            assert failed.value.filename == "/caf\udce9"
+    with pytest.raises(FileNotFoundError) as failed:
+        hectare.open(tmp_path / "caf\udce9.img")
+    assert failed.value.filename == str(tmp_path / "caf\udce9.img")
+
+
+@pytest.mark.parametrize("name", ["rename", "replace", "link", "symlink", "copy"])
+def test_what_takes_two_paths_names_both(volume, name):
+    volume.write_bytes("/f", b"")
+    source = b"/f" if name == "symlink" else "/none"
+    with pytest.raises(FileNotFoundError) as failed:
+        getattr(volume, name)(source, volume.path("/no/there"))
+    assert failed.value.filename == ("/f" if name == "symlink" else "/none")
+    assert failed.value.filename2 == "/no/there"
 
 
 def test_a_full_volume_says_so(tmp_path):

@@ -16,7 +16,7 @@ import uuid as uuids
 import warnings
 import weakref
 from types import TracebackType
-from typing import IO, Any, Callable, Iterator
+from typing import IO, Any, Callable, Iterator, TypeVar
 
 from . import _native
 from ._files import VolumeFile, flags_of, wrapped
@@ -24,6 +24,7 @@ from ._names import StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
 from ._reports import Extent, FreeBucket, FreeSpace, Space
 
+_T = TypeVar("_T")
 _NANOSECONDS = 1_000_000_000
 _numbers = itertools.count(1)
 
@@ -100,6 +101,9 @@ class Volume:
 
     Closing it closes the files that it opened, too, and writes what their buffers hold. After a `fork` the
     child's copy raises `RuntimeError` and writes nothing.
+
+    Errors are `OSError`s; their `filename` is the path as it was given, as `str`. What takes two paths
+    (`rename`, `replace`, `link`, `symlink`, `copy`) has the second one in `filename2`.
     """
 
     def __init__(self, native: _native.Volume, image: str) -> None:
@@ -272,12 +276,16 @@ class Volume:
     def truncate(self, path: StrPath | VolumePath, length: int) -> None:
         """Makes a file `length` bytes long: what is beyond is removed, what is missing reads as zeros."""
         if length < 0:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), _shown(path))
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), _text(path))
         self._native.truncate(self._bytes(path), length)
 
     def copy(self, source: StrPath | VolumePath, target: StrPath | VolumePath) -> int:
-        """Copies content and permissions of a file to another; holes stay holes. Returns the bytes."""
-        return self._native.copy(self._bytes(source), self._bytes(target))
+        """Copies content and permissions of a file to another; holes stay holes. Returns the bytes.
+
+        Both are files of this volume, and a file that is there is replaced. Owners, times and extended
+        attributes are not copied; `VolumePath.copy` may keep them, and copies whole trees.
+        """
+        return self._two(self._native.copy, source, target)
 
     def extents(self, path: StrPath | VolumePath) -> list[Extent]:
         """Where the content of a file lies."""
@@ -373,7 +381,7 @@ class Volume:
         """Removes a directory and everything in it. A symbolic link is refused, as by `shutil.rmtree`."""
         try:
             if not modes.S_ISDIR(self.lstat(path).st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), _shown(path))
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), _text(path))
             self._native.rmtree(self._bytes(path))
         except OSError:
             if not ignore_errors:
@@ -518,12 +526,12 @@ class Volume:
                 return 0
             raise
 
-    def _two(self, call: Callable[[bytes, bytes], None], source: Any, target: Any) -> None:
+    def _two(self, call: Callable[[bytes, bytes], _T], source: Any, target: Any) -> _T:
         """Calls with two paths, and names both in an error."""
         try:
-            call(self._bytes(source), self._bytes(target))
+            return call(self._bytes(source), self._bytes(target))
         except OSError as error:
-            raise OSError(error.errno, error.strerror, _shown(source), None, _shown(target)) from None
+            raise OSError(error.errno, error.strerror, _text(source), None, _text(target)) from None
 
     def __enter__(self) -> Volume:
         if self.closed:
@@ -548,8 +556,14 @@ class Volume:
 
 
 def _shown(path: Any) -> Any:
-    """A path as errors have it: as it was given."""
+    """A path as files have it for a name: as it was given."""
     return str(path) if isinstance(path, VolumePath) else os.fspath(path)
+
+
+def _text(path: Any) -> str:
+    """A path as errors have it."""
+    shown = _shown(path)
+    return decode(shown) if isinstance(shown, bytes) else shown
 
 
 def _in_nanoseconds(seconds: float) -> int:
