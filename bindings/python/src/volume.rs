@@ -5,7 +5,9 @@ use crate::failure::{Failure, Outcome, raised, size};
 use crate::file::File;
 use crate::guard::Held;
 use hectare::fs::{FileType, Metadata, OpenOptions, Permissions};
-use hectare::inode::{Changes, Creation, ExtentFlags, FileExtent, Timestamp, XattrHow};
+use hectare::inode::{
+    Changes, Creation, DeviceNumber, ExtentFlags, FileExtent, NewNode, Timestamp, XattrHow,
+};
 use hectare_engine::{FreeExtents, RunJoiner};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -209,6 +211,21 @@ impl Volume {
     fn mkdir(&self, py: Python<'_>, path: &[u8], mode: u32) -> PyResult<()> {
         let creation = self.creation(mode);
         self.run(py, path, |volume| Ok(volume.engine().create_dir(path, creation).map(drop)?))
+    }
+
+    /// Makes an empty file, a device, a pipe or a socket; `kind` is the letter of `ls -l`.
+    fn mknod(&self, py: Python<'_>, path: &[u8], kind: char, mode: u32, device: (u32, u32)) -> PyResult<()> {
+        let creation = self.creation(mode);
+        let device = DeviceNumber { major: device.0, minor: device.1 };
+        let node = match kind {
+            '-' => NewNode::File,
+            'c' => NewNode::CharDevice(device),
+            'b' => NewNode::BlockDevice(device),
+            'p' => NewNode::Fifo,
+            's' => NewNode::Socket,
+            other => return Err(Failure::Value(format!("no node is of kind {other}")).plain()),
+        };
+        self.run(py, path, |volume| Ok(volume.engine().make(path, node, creation).map(drop)?))
     }
 
     /// Removes a name that is no directory's.

@@ -97,6 +97,32 @@ def test_scandir_and_walk(volume):
         folders.clear()  # as in os.walk, this leaves them out
 
 
+def test_nodes_of_all_kinds_are_made(volume):
+    device = os.makedev(259, 70_000)
+    for name, kind, number in [
+        ("file", 0, 0),
+        ("regular", stat.S_IFREG, 0),
+        ("char", stat.S_IFCHR, os.makedev(1, 3)),
+        ("block", stat.S_IFBLK, device),
+        ("pipe", stat.S_IFIFO, 0),
+        ("socket", stat.S_IFSOCK, 0),
+    ]:
+        volume.mknod("/" + name, kind | 0o640, number)
+        found = volume.stat("/" + name)
+        assert found.st_mode == (kind or stat.S_IFREG) | 0o640 and found.st_rdev == number
+    assert volume.path("/block").is_block_device() and volume.path("/char").is_char_device()
+    assert volume.path("/pipe").is_fifo() and volume.path("/socket").is_socket()
+    assert volume.read_bytes("/file") == b"" and not volume.path("/file").is_fifo()
+    with pytest.raises(FileExistsError):
+        volume.mknod("/pipe", stat.S_IFIFO)
+    for mode, number in [(stat.S_IFDIR, 0), (stat.S_IFCHR, os.makedev(5000, 0))]:
+        with pytest.raises(OSError) as failed:
+            volume.mknod("/wrong", mode, number)
+        assert failed.value.errno == errno.EINVAL
+    with pytest.raises(OSError):
+        volume.read_bytes("/pipe")
+
+
 def test_space_and_free_extents(volume):
     before = volume.space()
     volume.write_bytes("/big", b"x" * (8 << 20))

@@ -152,6 +152,22 @@ class VolumePath:
         """Whether it is a symbolic link."""
         return self.volume.islink(self)
 
+    def is_block_device(self) -> bool:
+        """Whether it is a block device, or a link to one."""
+        return modes.S_ISBLK(self.volume._mode(self))
+
+    def is_char_device(self) -> bool:
+        """Whether it is a character device, or a link to one."""
+        return modes.S_ISCHR(self.volume._mode(self))
+
+    def is_fifo(self) -> bool:
+        """Whether it is a pipe, or a link to one."""
+        return modes.S_ISFIFO(self.volume._mode(self))
+
+    def is_socket(self) -> bool:
+        """Whether it is a socket, or a link to one."""
+        return modes.S_ISSOCK(self.volume._mode(self))
+
     def samefile(self, other: _Part) -> bool:
         """Whether both lead to the same inode."""
         there = other if isinstance(other, VolumePath) else self._with(PurePosixPath("/", other))

@@ -26,6 +26,9 @@ from ._reports import Extent, FreeBucket, FreeSpace, Space
 
 _T = TypeVar("_T")
 _NANOSECONDS = 1_000_000_000
+# What can be made by `mknod`, by the letters of `ls -l`.
+_NODES = {0: "-", modes.S_IFREG: "-", modes.S_IFCHR: "c", modes.S_IFBLK: "b", modes.S_IFIFO: "p"}
+_NODES[modes.S_IFSOCK] = "s"
 _numbers = itertools.count(1)
 
 
@@ -346,6 +349,18 @@ class Volume:
     def mkdir(self, path: StrPath | VolumePath, mode: int = 0o755) -> None:
         """Makes a directory; there is no umask."""
         self._native.mkdir(self._bytes(path), mode)
+
+    def mknod(self, path: StrPath | VolumePath, mode: int = 0o600, device: int = 0) -> None:
+        """Makes an empty file, a device, a pipe or a socket, as `os.mknod`; root is not needed.
+
+        `mode` has the kind (`stat.S_IFCHR`, `S_IFBLK`, `S_IFIFO`, `S_IFSOCK`; a file without one) and the
+        permissions, `device` the number of a device: `os.makedev(major, minor)`.
+        """
+        kind = _NODES.get(modes.S_IFMT(mode))
+        major, minor = os.major(device), os.minor(device)
+        if kind is None or major >= 1 << 12 or minor >= 1 << 20:  # ext4 has no room for more
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), _text(path))
+        self._native.mknod(self._bytes(path), kind, modes.S_IMODE(mode), (major, minor))
 
     def makedirs(self, path: StrPath | VolumePath, mode: int = 0o755, exist_ok: bool = False) -> None:
         """Makes a directory, and those above it that are missing (mode 0755)."""
