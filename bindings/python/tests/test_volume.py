@@ -97,6 +97,44 @@ def test_scandir_and_walk(volume):
         folders.clear()  # as in os.walk, this leaves them out
 
 
+def test_walks_are_pruned_and_sorted_in_place(volume, tmp_path):
+    host = tmp_path / "host"
+    for name in ("c/deep", "a/deep", "b/deep", "skip/deep"):
+        volume.makedirs("/top/" + name)
+        os.makedirs(host / name)
+    volume.symlink("a", "/top/link")
+    os.symlink("a", host / "link")
+
+    def seen(walk, root):
+        found = []
+        for top, folders, files in walk:
+            if "skip" in folders:
+                folders.remove("skip")
+            folders.sort(reverse=True)
+            found.append((os.path.relpath(top, root), list(folders), sorted(files)))
+        return found
+
+    for options in ({}, {"followlinks": True}):
+        ours = seen(volume.walk("/top", **options), "/top")
+        assert ours == seen(os.walk(host, **options), host)
+    assert (".", ["link", "c", "b", "a"], []) == ours[0]
+    # pathlib has links that are not followed among the files.
+    links = [(folders, files) for _, folders, files in volume.path("/top").walk()][0]
+    assert "link" not in links[0] and links[1] == ["link"]
+    followed = [str(top) for top, _, _ in volume.path("/top").walk(follow_symlinks=True)]
+    assert "/top/link" in followed and "/top/link/deep" in followed
+    # Names that the program adds are entered.
+    for top, folders, _files in volume.walk("/top"):
+        if top == "/top":
+            volume.makedirs("/top/added/below")
+            folders[:] = ["added"]
+        last = top
+    assert last == "/top/added/below"
+    errors = []
+    assert list(volume.path("/none").walk(on_error=errors.append)) == []
+    assert [error.filename for error in errors] == ["/none"]
+
+
 def test_nodes_of_all_kinds_are_made(volume):
     device = os.makedev(259, 70_000)
     for name, kind, number in [

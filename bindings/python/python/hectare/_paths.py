@@ -7,9 +7,9 @@ import fnmatch
 import os
 import stat as modes
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, Iterator, Union
+from typing import IO, TYPE_CHECKING, Any, Callable, Iterator, Union
 
-from ._names import StrPath, decode, path_bytes
+from ._names import StrPath, decode, encode, path_bytes
 
 if TYPE_CHECKING:
     from ._volume import Volume
@@ -178,9 +178,18 @@ class VolumePath:
         for name in self.volume.listdir(self):
             yield self._with(self._pure / name)
 
-    def walk(self, top_down: bool = True) -> Iterator[tuple[VolumePath, list[str], list[str]]]:
-        """As `Volume.walk`, links not followed."""
-        for path, folders, others in self.volume.walk(self, top_down):
+    def walk(
+        self,
+        top_down: bool = True,
+        on_error: Callable[[OSError], object] | None = None,
+        follow_symlinks: bool = False,
+    ) -> Iterator[tuple[VolumePath, list[str], list[str]]]:
+        """As `pathlib.Path.walk`: links to directories that are not followed are among the files.
+
+        The list of directories may be changed in place, as for `Volume.walk`.
+        """
+        walked = self.volume._walk(self, top_down, on_error, follow_symlinks, False)
+        for path, folders, others in walked:
             yield self._with(PurePosixPath(path)), folders, others
 
     def glob(self, pattern: str) -> Iterator[VolumePath]:

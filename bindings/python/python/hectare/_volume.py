@@ -320,31 +320,56 @@ class Volume:
         onerror: Callable[[OSError], object] | None = None,
         followlinks: bool = False,
     ) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Directory, names of directories and names of others, for each directory, as `os.walk`."""
-        path = decode(self._bytes(top))
-        try:
-            entries = list(self.scandir(path))
-        except OSError as error:
-            if onerror is not None:
-                onerror(error)
-            return
-        folders: list[str] = []
-        others: list[str] = []
-        for entry in entries:
+        """Directory, names of directories and names of others, for each directory, as `os.walk`.
+
+        Links to directories are among the directories, and are entered with `followlinks` only. If
+        `topdown`, the list of directories may be changed in place: what is removed is left out, and the order
+        is that of the walk. A directory that can't be read is left out, and given to `onerror`.
+        """
+        return self._walk(top, topdown, onerror, followlinks, True)
+
+    def _walk(
+        self,
+        top: StrPath | VolumePath,
+        topdown: bool,
+        onerror: Callable[[OSError], object] | None,
+        followlinks: bool,
+        links_are_folders: bool,
+    ) -> Iterator[tuple[str, list[str], list[str]]]:
+        """As `walk`; links to directories that are not followed count as directories or do not."""
+        # A stack rather than recursion: trees can be deep. A tuple is a directory whose turn has come.
+        stack: list[str | tuple[str, list[str], list[str]]] = [decode(self._bytes(top))]
+        while stack:
+            path = stack.pop()
+            if isinstance(path, tuple):
+                yield path
+                continue
             try:
-                is_dir = entry.is_dir()
-            except OSError:
-                is_dir = False  # a link that leads nowhere, as in os.walk
-            (folders if is_dir else others).append(entry.name)
-        if topdown:
-            yield path, folders, others
-        links = {entry.name for entry in entries if entry.is_symlink()}
-        base = path if path.endswith("/") else path + "/"
-        for name in folders:
-            if followlinks or name not in links:
-                yield from self.walk(base + name, topdown, onerror, followlinks)
-        if not topdown:
-            yield path, folders, others
+                entries = list(self.scandir(path))
+            except OSError as error:
+                if onerror is not None:
+                    onerror(error)
+                continue
+            folders: list[str] = []
+            others: list[str] = []
+            for entry in entries:
+                try:
+                    is_dir = entry.is_dir(follow_symlinks=followlinks or links_are_folders)
+                except OSError:
+                    is_dir = False  # a link that leads nowhere, as in os.walk
+                (folders if is_dir else others).append(entry.name)
+            if topdown:
+                yield path, folders, others
+            else:
+                stack.append((path, folders, others))
+            links = {entry.name: entry.is_symlink() for entry in entries}
+            base = path if path.endswith("/") else path + "/"
+            for name in reversed(folders):
+                below = base + name
+                # The caller may have added names.
+                is_link = links[name] if name in links else self.islink(below)
+                if followlinks or not is_link:
+                    stack.append(below)
 
     def mkdir(self, path: StrPath | VolumePath, mode: int = 0o755) -> None:
         """Makes a directory; there is no umask."""
