@@ -74,7 +74,25 @@ class BuildReport:
     data: int
     """Bytes of file data, holes not counted."""
     warnings: list[str]
-    """What was odd about the sources."""
+    """What was odd about the sources, a line each, in words."""
+
+
+@dataclass(frozen=True)
+class CopyReport:
+    """What `Volume.copy_out` or `Volume.copy_in` has copied."""
+
+    files: int
+    """Regular files, hard links counted once."""
+    directories: int
+    """Directories, the one that was given included."""
+    symlinks: int
+    """Symbolic links."""
+    links: int
+    """Hard links: further names of files."""
+    data: int
+    """Bytes of file data, holes not counted."""
+    left_out: list[str]
+    """Paths of devices, pipes and sockets, in the source: they are not copied."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from . import _native
 from ._files import VolumeFile, flags_of, wrapped
 from ._names import StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
-from ._reports import Extent, FreeBucket, FreeSpace, Space
+from ._reports import CopyReport, Extent, FreeBucket, FreeSpace, Space
+from ._trees import CopyIn, CopyOut, HostPath, Ignore
 
 _T = TypeVar("_T")
 _NANOSECONDS = 1_000_000_000
@@ -426,6 +427,61 @@ class Volume:
         except OSError:
             if not ignore_errors:
                 raise
+
+    # Whole trees.
+
+    def copy_out(
+        self,
+        path: StrPath | VolumePath,
+        host_dir: HostPath,
+        *,
+        overwrite: bool = False,
+        owners: bool = False,
+        xattrs: bool = False,
+        ignore: Ignore = None,
+    ) -> CopyReport:
+        """Copies what is in a directory of the volume, and below, into a directory of the host.
+
+        `host_dir` is made if it is not there. Kept are content, holes, permissions, times of access and
+        change (of symbolic links, too), symbolic links as they are, and hard links among what is copied.
+        `owners` keeps users and groups, which needs root, and the set-id bits, which are lost else. `xattrs`
+        keeps the extended attributes `user.*`. Not kept are other attributes (ACLs, capabilities, labels),
+        times of birth, flags such as immutable, and devices, pipes and sockets, which the report names.
+
+        `host_dir` must be empty, unless `overwrite` is true: then directories are merged, and what is in the
+        way of a file is removed, if it is no directory. Nothing is written through a symbolic link, and no
+        name in an image leads out of `host_dir`; but a link that was copied may lead anywhere.
+
+        `ignore` is as for `shutil.copytree`: given a directory and its names, it returns those to leave out.
+
+        Raises `shutil.Error`, an `OSError`, when all that can be copied is: its only argument is a list of
+        source, target and reason. A file that could not be copied whole is removed. What is wrong with the
+        two directories (`FileNotFoundError`, `NotADirectoryError`, `FileExistsError`) is raised before.
+        """
+        copy = CopyOut(self._native, overwrite, owners, xattrs, ignore)
+        return copy.start(self._bytes(path), os.fsdecode(host_dir))
+
+    def copy_in(
+        self,
+        host_dir: HostPath,
+        path: StrPath | VolumePath,
+        *,
+        overwrite: bool = False,
+        owners: bool = False,
+        xattrs: bool = False,
+        ignore: Ignore = None,
+    ) -> CopyReport:
+        """Copies what is in a directory of the host, and below, into a directory of the volume.
+
+        All is as for `copy_out`, the other way round. Without `owners` what is made belongs to the owner that
+        `hectare.open` was given. A directory is empty if it has nothing but `lost+found`.
+        """
+        source = os.fsdecode(host_dir)
+        os.scandir(source).close()  # the error that everyone knows, before anything is made
+        if not self.isdir(path):
+            self.makedirs(path)
+        copy = CopyIn(self._native, overwrite, owners, xattrs, ignore)
+        return copy.start(source, self._native.realpath(self._bytes(path)))
 
     # Names.
 
