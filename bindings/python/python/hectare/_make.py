@@ -130,8 +130,10 @@ def build(
 def check(image: HostPath, *, progress: Progress = None) -> CheckReport:
     """Whether the volume in a file is sound, as `e2fsck -fn` judges. Nothing is written.
 
-    A broken volume is no error: the report has its problems. Raises `OSError` if the file can't be read, is
-    in use for writing, or holds no volume that can be checked. `progress` and Ctrl-C are as for `build`.
+    A broken volume is no error: the report has its problems, and `CheckReport.clean` says whether there are
+    none. What could not be judged is named in `CheckReport.unchecked`; it is no problem, so look at both.
+    Raises `OSError` if the file can't be read, is in use for writing, or holds no volume that can be checked.
+    `progress` and Ctrl-C are as for `build`.
     """
     problems, count, notes, unchecked, counts = _native.check(os.fspath(image), progress)
     return CheckReport(

@@ -36,7 +36,10 @@ class CheckCounts:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check has found."""
+    """What a check has found.
+
+    A volume is known to be sound if `clean and not unchecked`.
+    """
 
     problems: list[Problem]
     """What is wrong, the first thousand."""
@@ -45,12 +48,13 @@ class CheckReport:
     notes: list[Problem]
     """What is put right silently whenever the volume is opened for writing."""
     unchecked: list[str]
-    """What could not be judged, by name: it is not taken for clean, nor counted as a problem."""
+    """What could not be judged, in words, such as what a broken structure leads to. It is not counted as a
+    problem, so `clean` says nothing of it."""
     counts: CheckCounts
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong with what was judged; see `unchecked`."""
+        """Whether no problem was found. What could not be judged (`unchecked`) is no problem."""
         return self.problem_count == 0
 
 
