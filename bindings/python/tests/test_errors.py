@@ -85,6 +85,19 @@ def test_what_takes_two_paths_names_both(volume, name):
     assert failed.value.filename2 == "/no/there"
 
 
+def test_a_failed_write_leaves_what_fitted(tmp_path):
+    image = tmp_path / "small.img"
+    hectare.mkfs(image, "2M")
+    with hectare.open(image, "rw") as volume:
+        volume.write_bytes("/big", b"old")
+        with pytest.raises(OSError):
+            volume.write_bytes("/big", b"x" * (4 << 20))
+        left = volume.read_bytes("/big")
+        assert 0 < len(left) < 4 << 20 and set(left) == {ord("x")}
+        assert volume.space().available < 64 << 10
+    e2fsck_clean(image)
+
+
 def test_a_full_volume_says_so(tmp_path):
     image = tmp_path / "small.img"
     hectare.mkfs(image, "2M")

@@ -161,6 +161,28 @@ def test_nodes_of_all_kinds_are_made(volume):
         volume.read_bytes("/pipe")
 
 
+def test_extents_are_places_in_the_image(image):
+    content = os.urandom(300_000)
+    with hectare.open(image, "rw") as volume:
+        volume.write_bytes("/f", content)
+        with volume.open("/f", "r+b") as file:
+            file.seek(1 << 20)
+            file.write(b"end")
+        volume.mkdir("/d")
+        with pytest.raises(IsADirectoryError):
+            volume.extents("/d")
+        extents = volume.extents("/f")
+    assert [extent.offset for extent in extents] == sorted(extent.offset for extent in extents)
+    assert sum(extent.length for extent in extents) < 400_000
+    found = bytearray((1 << 20) + 4096)
+    with open(image, "rb") as file:
+        for extent in extents:
+            assert extent.place % 4096 == extent.length % 4096 == 0 and not extent.unwritten
+            file.seek(extent.place)
+            found[extent.offset : extent.offset + extent.length] = file.read(extent.length)
+    assert found[:300_000] == content and found[1 << 20 :].rstrip(b"\0") == b"end"
+
+
 def test_space_and_free_extents(volume):
     before = volume.space()
     volume.write_bytes("/big", b"x" * (8 << 20))

@@ -34,7 +34,10 @@ _numbers = itertools.count(1)
 
 
 class DirEntry:
-    """An entry of a directory, as that of `os.scandir`."""
+    """An entry of a directory, as that of `os.scandir`: `name`, and `path`, which has the directory in front.
+
+    Its kind is what the directory says; `stat` asks the volume each time, and by the path.
+    """
 
     __slots__ = ("_inode", "_kind", "_volume", "name", "path")
 
@@ -116,7 +119,7 @@ class Volume:
         self._files: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()  # a file that is collected meanwhile may come here
         self.image = image
-        """The name of the image, as it was opened."""
+        """The name of the image, as it was given to `hectare.open`, as `str`."""
         _open_volumes.add(self)
 
     # The volume as a whole.
@@ -185,7 +188,7 @@ class Volume:
         return FreeSpace(block, blocks, *whole, [FreeBucket(*one) for one in classes])
 
     def path(self, path: StrPath | VolumePath = "/") -> VolumePath:
-        """A path of this volume, with the methods of `pathlib.Path`."""
+        """A path of this volume, with methods of `pathlib.Path`."""
         return VolumePath(self, path)
 
     # Content.
@@ -260,7 +263,11 @@ class Volume:
             return file.read()
 
     def write_bytes(self, path: StrPath | VolumePath, data: Any) -> int:
-        """Makes a file, or replaces the content of one; returns the bytes."""
+        """Makes a file, or replaces the content of one; returns the bytes.
+
+        It empties the file first: where it fails, as on a full volume, the file holds what fitted, and the
+        old content is gone. Write another file and `replace` this one, to have the old or the new one.
+        """
         return self._native.write(self._bytes(path), data)
 
     def write_text(
@@ -292,7 +299,11 @@ class Volume:
         return self._two(self._native.copy, source, target)
 
     def extents(self, path: StrPath | VolumePath) -> list[Extent]:
-        """Where the content of a file lies."""
+        """Where the content of a regular file lies, in bytes, by ascending offsets.
+
+        Holes are in none of them. A directory raises `IsADirectoryError`: where its entries lie is not told.
+        In a raw image, `seek(place)` and `read(length)` find the bytes.
+        """
         return [Extent(*piece) for piece in self._native.extents(self._bytes(path))]
 
     # Directories.
@@ -486,7 +497,10 @@ class Volume:
     # Names.
 
     def rename(self, source: StrPath | VolumePath, target: StrPath | VolumePath) -> None:
-        """Gives what is at `source` the name `target`, in one step; a file that is there is replaced."""
+        """Gives what is at `source` the name `target`, in one step; a file that is there is replaced.
+
+        So is an empty directory, by a directory. `replace` is the same, as in `os` on Linux.
+        """
         self._two(self._native.rename, source, target)
 
     replace = rename
