@@ -61,7 +61,7 @@ pub(crate) fn mkfs(
 ) -> PyResult<()> {
     let make = |watch: &Watch| -> Outcome<()> { Ok(wanted.format()?.watch(watch).create(&image, size)?) };
     let done: Outcome<()> = watched(py, progress.as_ref(), make)?;
-    done.map_err(|failure| failure.about(image.display().to_string()))
+    done.map_err(|failure| failure.about(image.as_os_str().as_encoded_bytes()))
 }
 
 /// What an image is made of.
@@ -90,7 +90,7 @@ pub(crate) fn build(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Built> {
     let built = watched(py, progress.as_ref(), |watch| make(&image, &content, &wanted, watch))?;
-    built.map_err(|failure| failure.about(image.display().to_string()))
+    built.map_err(|failure| failure.about(image.as_os_str().as_encoded_bytes()))
 }
 
 fn make(path: &Path, content: &Content, wanted: &Wanted, watch: &Watch) -> Outcome<Built> {

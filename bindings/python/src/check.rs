@@ -23,7 +23,7 @@ fn found(problem: &Problem) -> Found {
 pub(crate) fn check(py: Python<'_>, image: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Checked> {
     let judge = |watch: &Watch| -> Result<Report, Failure> { Ok(check_watched(&image, watch)?) };
     let report: Result<Report, Failure> = watched(py, progress.as_ref(), judge)?;
-    let report = report.map_err(|failure| failure.about(image.display().to_string()))?;
+    let report = report.map_err(|failure| failure.about(image.as_os_str().as_encoded_bytes()))?;
     let all = |problems: &[Problem]| problems.iter().map(found).collect();
     let counts = report.counts;
     Ok((

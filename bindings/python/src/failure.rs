@@ -2,11 +2,12 @@
 //!
 //! Everything that a file system can answer becomes an `OSError(errno, text, filename)`, of which Python
 //! makes `FileNotFoundError` and its like by the number. The file name is the path in the volume, as `os`
-//! has it; the text names the image.
+//! has it: as it was given, with surrogate escapes for what is no UTF-8. The text names the image.
 
 use hectare::Error;
 use pyo3::exceptions::{PyOSError, PyOverflowError, PyRuntimeError, PyValueError};
-use pyo3::{PyErr, PyResult};
+use pyo3::types::{PyBytes, PyString};
+use pyo3::{Bound, IntoPyObject, PyErr, PyResult, Python};
 use std::error::Error as _;
 
 /// The result of what runs without the interpreter's lock.
@@ -42,26 +43,47 @@ impl Failure {
     }
 
     /// The exception about a path.
-    pub(crate) fn about(self, path: impl Into<String>) -> PyErr {
-        self.exception(Some(path.into()))
+    pub(crate) fn about(self, path: impl Into<Vec<u8>>) -> PyErr {
+        self.exception(Some(Name(path.into())))
     }
 
-    fn exception(self, path: Option<String>) -> PyErr {
+    fn exception(self, path: Option<Name>) -> PyErr {
         match (self, path) {
             (Self::Closed(what), _) => PyValueError::new_err(format!("I/O operation on closed {what}")),
             (Self::Forked(what), _) => PyRuntimeError::new_err(format!(
                 "this {what} was opened before the process forked; open the image again in the child"
             )),
-            (Self::Value(text), Some(path)) => PyValueError::new_err(format!("{path}: {text}")),
+            (Self::Value(text), Some(path)) => PyValueError::new_err(format!("{}: {text}", path.shown())),
             (Self::Value(text), None) => PyValueError::new_err(text),
             (Self::Os { errno, text }, Some(path)) => {
                 // Devices name themselves in their errors.
-                let reason =
-                    text.strip_prefix(&path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
-                PyOSError::new_err((errno, reason.to_owned(), path))
+                let rest = text.strip_prefix(&path.shown()).and_then(|rest| rest.strip_prefix(": "));
+                let reason = rest.unwrap_or(&text).to_owned();
+                PyOSError::new_err((errno, reason, path))
             }
             (Self::Os { errno, text }, None) => PyOSError::new_err((errno, text)),
         }
+    }
+}
+
+/// A file's name in an exception.
+struct Name(Vec<u8>);
+
+impl Name {
+    /// As it is in texts.
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl<'py> IntoPyObject<'py> for Name {
+    type Target = PyString;
+    type Output = Bound<'py, PyString>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        let bytes = PyBytes::new(py, &self.0);
+        PyString::from_encoded_object(&bytes, Some(c"utf-8"), Some(c"surrogateescape"))
     }
 }
 
@@ -94,7 +116,7 @@ const EIO: i32 = 5;
 
 /// Raises a failure about a path of a volume.
 pub(crate) fn raised<T>(outcome: Outcome<T>, path: &[u8]) -> PyResult<T> {
-    outcome.map_err(|failure| failure.about(String::from_utf8_lossy(path)))
+    outcome.map_err(|failure| failure.about(path))
 }
 
 /// The length of an object in memory.

@@ -12,7 +12,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 #[pyclass(frozen, module = "hectare._native")]
 pub(crate) struct File {
     held: Held<hectare::fs::File>,
-    path: String,
+    path: Vec<u8>,
 }
 
 /// `os.SEEK_DATA`, as Linux numbers it.
@@ -26,7 +26,7 @@ const EINVAL: i32 = 22;
 
 impl File {
     pub(crate) fn new(file: hectare::fs::File, path: &[u8]) -> Self {
-        Self { held: Held::new("file", file), path: String::from_utf8_lossy(path).into_owned() }
+        Self { held: Held::new("file", file), path: path.to_vec() }
     }
 
     fn run<R: Send>(
@@ -34,7 +34,7 @@ impl File {
         py: Python<'_>,
         work: impl FnOnce(&hectare::fs::File) -> Outcome<R> + Send,
     ) -> PyResult<R> {
-        self.held.run(py, work).map_err(|failure| failure.about(self.path.as_str()))
+        self.held.run(py, work).map_err(|failure| failure.about(self.path.as_slice()))
     }
 
     /// Bytes that `fill` reads into memory that Python owns from the beginning; `len` is the most.
@@ -84,6 +84,13 @@ impl File {
         self.bytes(py, len, |file, out| Ok(file.read_at(out, offset)?))
     }
 
+    /// Reads into a buffer at an offset; the position stays. Returns the bytes.
+    fn pread_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let mut lent = Lent::writable(buffer)?;
+        let out = lent.bytes_mut();
+        self.run(py, |file| Ok(file.read_at(out, offset)?))
+    }
+
     /// Writes a buffer at the position; returns the bytes written.
     fn write(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let lent = Lent::of(buffer)?;
@@ -121,7 +128,7 @@ impl File {
     /// Closes it; does nothing the second time.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = self.held.close(py, |file| Ok(file.close()?));
-        closed.map_err(|failure| failure.about(self.path.as_str()))
+        closed.map_err(|failure| failure.about(self.path.as_slice()))
     }
 
     /// Whether it is closed.

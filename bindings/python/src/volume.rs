@@ -5,7 +5,9 @@ use crate::failure::{Failure, Outcome, raised, size};
 use crate::file::File;
 use crate::guard::Held;
 use hectare::fs::{FileType, Metadata, OpenOptions, Permissions};
-use hectare::inode::{Changes, Creation, ExtentFlags, FileExtent, Timestamp, XattrHow};
+use hectare::inode::{
+    Changes, Creation, DeviceNumber, ExtentFlags, FileExtent, NewNode, Timestamp, XattrHow,
+};
 use hectare_engine::{FreeExtents, RunJoiner};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -29,7 +31,7 @@ type Piece = (u64, u64, u64, bool);
 #[pyclass(frozen, module = "hectare._native")]
 pub(crate) struct Volume {
     held: Held<hectare::Volume>,
-    image: String,
+    image: PathBuf,
     owner: (u32, u32),
     writable: bool,
 }
@@ -49,15 +51,21 @@ impl Volume {
         py: Python<'_>,
         work: impl FnOnce(&hectare::Volume) -> Outcome<R> + Send,
     ) -> PyResult<R> {
-        self.held.run(py, work).map_err(|failure| failure.about(self.image.as_str()))
+        self.held.run(py, work).map_err(|failure| self.about_image(failure))
     }
 
     /// The same failure, with the image's name in its text.
     fn named(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::Os { errno, text } => Failure::Os { errno, text: format!("{text} (in {})", self.image) },
+            Failure::Os { errno, text } => {
+                Failure::Os { errno, text: format!("{text} (in {})", self.image.display()) }
+            }
             other => other,
         }
+    }
+
+    fn about_image(&self, failure: Failure) -> PyErr {
+        failure.about(self.image.as_os_str().as_encoded_bytes())
     }
 
     fn creation(&self, mode: u32) -> Creation {
@@ -71,17 +79,16 @@ impl Volume {
     /// Opens the volume in a file or on a block device.
     #[new]
     fn open(py: Python<'_>, image: PathBuf, write: bool, owner: (u32, u32), direct: bool) -> PyResult<Self> {
-        let name = image.display().to_string();
         let options = hectare::Volume::options().write(write).owner(owner.0, owner.1).direct(direct);
         let opened: Outcome<_> = py.detach(|| Ok(options.open(&image)?));
-        let volume = opened.map_err(|failure| failure.about(name.as_str()))?;
-        Ok(Self { held: Held::new("volume", volume), image: name, owner, writable: write })
+        let volume = opened.map_err(|failure| failure.about(image.as_os_str().as_encoded_bytes()))?;
+        Ok(Self { held: Held::new("volume", volume), image, owner, writable: write })
     }
 
     /// Writes everything, marks the volume clean and unlocks the image; does nothing the second time.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = self.held.close(py, |volume| Ok(volume.close()?));
-        closed.map_err(|failure| failure.about(self.image.as_str()))
+        closed.map_err(|failure| self.about_image(failure))
     }
 
     /// Whether it is closed.
@@ -204,6 +211,21 @@ impl Volume {
     fn mkdir(&self, py: Python<'_>, path: &[u8], mode: u32) -> PyResult<()> {
         let creation = self.creation(mode);
         self.run(py, path, |volume| Ok(volume.engine().create_dir(path, creation).map(drop)?))
+    }
+
+    /// Makes an empty file, a device, a pipe or a socket; `kind` is the letter of `ls -l`.
+    fn mknod(&self, py: Python<'_>, path: &[u8], kind: char, mode: u32, device: (u32, u32)) -> PyResult<()> {
+        let creation = self.creation(mode);
+        let device = DeviceNumber { major: device.0, minor: device.1 };
+        let node = match kind {
+            '-' => NewNode::File,
+            'c' => NewNode::CharDevice(device),
+            'b' => NewNode::BlockDevice(device),
+            'p' => NewNode::Fifo,
+            's' => NewNode::Socket,
+            other => return Err(Failure::Value(format!("no node is of kind {other}")).plain()),
+        };
+        self.run(py, path, |volume| Ok(volume.engine().make(path, node, creation).map(drop)?))
     }
 
     /// Removes a name that is no directory's.

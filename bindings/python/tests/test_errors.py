@@ -2,8 +2,11 @@
 
 import errno
 import gc
+import io
 import os
+import pathlib
 import pickle
+import struct
 import subprocess
 import sys
 import threading
@@ -56,6 +59,135 @@ def test_errors_have_numbers_and_names(volume, image):
         volume.stat("/a\0b")
     with pytest.raises(TypeError):
         volume.stat(5)
+
+
+def test_the_path_is_as_it_was_given(volume, tmp_path):
+    pure = pathlib.PurePosixPath("no/../no")
+    for given, named in [("//no//such", "//no//such"), ("no/", "no/"), (pure, "no/../no")]:
+        with pytest.raises(FileNotFoundError) as failed:
+            volume.stat(given)
+        assert failed.value.filename == named
+    for given in ("/caf\udce9", b"/caf\xe9", volume.path("/caf\udce9")):
+        for call in (volume.stat, volume.read_bytes, lambda path: volume.rename(path, "/x")):
+            with pytest.raises(FileNotFoundError) as failed:
+                call(given)
+            assert failed.value.filename == "/caf\udce9"
+    with pytest.raises(FileNotFoundError) as failed:
+        hectare.open(tmp_path / "caf\udce9.img")
+    assert failed.value.filename == str(tmp_path / "caf\udce9.img")
+
+
+@pytest.mark.parametrize("name", ["rename", "replace", "link", "symlink", "copy"])
+def test_what_takes_two_paths_names_both(volume, name):
+    volume.write_bytes("/f", b"")
+    source = b"/f" if name == "symlink" else "/none"
+    with pytest.raises(FileNotFoundError) as failed:
+        getattr(volume, name)(source, volume.path("/no/there"))
+    assert failed.value.filename == ("/f" if name == "symlink" else "/none")
+    assert failed.value.filename2 == "/no/there"
+
+
+def test_a_failed_write_leaves_what_fitted(tmp_path):
+    image = tmp_path / "small.img"
+    hectare.mkfs(image, "2M")
+    with hectare.open(image, "rw") as volume:
+        volume.write_bytes("/big", b"old")
+        with pytest.raises(OSError):
+            volume.write_bytes("/big", b"x" * (4 << 20))
+        left = volume.read_bytes("/big")
+        assert 0 < len(left) < 4 << 20 and set(left) == {ord("x")}
+        assert volume.space().available < 64 << 10
+    e2fsck_clean(image)
+
+
+@pytest.fixture
+def damaged(image):
+    """An image with a directory `/d` and an inode `/inode` that can't be read, and a sound file."""
+    with hectare.open(image, "rw") as volume:
+        volume.mkdir("/d")
+        volume.write_text("/d/name-that-is-nowhere-else", "text")
+        volume.write_text("/inode", "text")
+        volume.write_text("/sound", "text")
+        volume.utime("/inode", (0x12345678, 0x23456789))
+    content = image.read_bytes()
+    with open(image, "r+b") as file:
+        for what, wiped in [(b"name-that-is-nowhere-else", 1024), (struct.pack("<I", 0x12345678), 8)]:
+            at = content.find(what)
+            while at >= 0:
+                file.seek(at // wiped * wiped)
+                file.write(b"\xff" * wiped)
+                at = content.find(what, at + 1)
+    return image
+
+
+def raised(call):
+    with pytest.raises(OSError) as failed:
+        call()
+    return errno.errorcode[failed.value.errno]
+
+
+def test_the_table_of_errors(image, tmp_path, damaged):
+    """What `docs/python.md` says of errors, line by line."""
+    found, other = {}, tmp_path / "other.img"
+    with hectare.open(damaged) as volume:
+        found["damaged directory"] = {
+            raised(lambda: volume.listdir("/d")),
+            raised(lambda: volume.open("/d/x")),
+        }
+        found["damaged inode"] = {raised(lambda: volume.stat("/inode"))}
+        assert volume.read_text("/sound") == "text"
+        seen = []
+        assert [top for top, _, _ in volume.walk("/d", onerror=seen.append)] == []
+        assert [error.filename for error in seen] == ["/d"]
+        found["for reading"] = {
+            raised(call)
+            for call in [
+                lambda: volume.write_bytes("/f", b""),
+                lambda: volume.open("/sound", "r+"),
+                lambda: volume.mknod("/f"),
+                lambda: volume.copy_in(tmp_path, "/new"),
+                lambda: volume.path("/sound").chown(1, 1),
+            ]
+        }
+        with volume.open("/sound", "rb", buffering=0) as file, pytest.raises(io.UnsupportedOperation):
+            file.write(b"x")
+    with hectare.open(image, "rw"):
+        found["in use"] = {
+            raised(call)
+            for call in [
+                lambda: hectare.open(image),
+                lambda: hectare.open(image, "rw"),
+                lambda: hectare.check(image),
+                lambda: hectare.freefrag(image),
+            ]
+        }
+    with hectare.open(image):
+        found["in use"].add(raised(lambda: hectare.open(image, "rw")))
+    os.truncate(image, 8 << 20)
+    found["cut"] = {raised(lambda: hectare.open(image))}
+    assert [problem.structure for problem in hectare.check(image).problems] == ["superblock"]
+    assert hectare.check(image).unchecked != []
+    for content in (b"\x12\x34" * (1 << 19), b"", b"short"):
+        other.write_bytes(content)
+        found.setdefault("no volume", set()).add(raised(lambda: hectare.open(other)))
+    other.write_bytes(bytes(1 << 20))
+    found["zeros"] = {raised(lambda: hectare.open(other)), raised(lambda: hectare.check(other))}
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/big").write_bytes(os.urandom(2 << 20))
+    built = tmp_path / "built.img"
+    found["too small"] = {raised(lambda: hectare.build(tmp_path / "tree", built, size="1M"))}
+    with pytest.raises(ValueError, match="'w'"):
+        hectare.open(other, "w")
+    assert found == {
+        "damaged directory": {"EUCLEAN"},
+        "damaged inode": {"EUCLEAN"},
+        "for reading": {"EROFS"},
+        "in use": {"EBUSY"},
+        "cut": {"EUCLEAN"},
+        "no volume": {"EUCLEAN"},
+        "zeros": {"EINVAL"},
+        "too small": {"EINVAL"},
+    }
 
 
 def test_a_full_volume_says_so(tmp_path):

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -197,3 +198,39 @@ def test_other_threads_run_while_files_are_read_and_written(volume):
         into = bytearray(32 << 20)
         assert others_run_during(lambda: file.pread(32 << 20, 0))
         assert others_run_during(lambda: file.seek(0) or file.readinto(into))
+
+
+def test_parallel_reads_of_one_file(volume):
+    content = os.urandom(4 << 20)
+    volume.write_bytes("/f", content)
+    whole, step = bytearray(len(content)), 100_003
+    with ThreadPoolExecutor(8) as pool, volume.open("/f", "rb", buffering=0) as file:
+        view = memoryview(whole)
+        places = range(0, len(content), step)
+        done = list(pool.map(lambda at: file.preadinto(view[at : at + step], at), places))
+        assert sum(done) == len(content) and whole == content and file.tell() == 0
+        assert file.preadinto(bytearray(10), len(content)) == 0
+        assert file.preadinto(bytearray(10), len(content) - 3) == 3
+        # The position is shared: each call takes another part, none twice.
+        parts = list(pool.map(lambda _: file.read(step), range(len(done))))
+        assert sorted(parts) == sorted(content[at : at + step] for at in places)
+        for buffer, offset in [(b"read-only", 0), (bytearray(1), -1), (bytearray(1), 1 << 63)]:
+            with pytest.raises((BufferError, OverflowError)):
+                file.preadinto(buffer, offset)
+    with volume.open("/f", "wb", buffering=0) as file, pytest.raises(io.UnsupportedOperation):
+        file.preadinto(bytearray(1), 0)
+
+
+def test_threads_may_share_an_iterator_of_entries(volume):
+    volume.mkdir("/d")
+    for number in range(500):
+        volume.write_bytes(f"/d/{number}", b"")
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with volume.scandir("/d") as entries, ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: [entry.name for entry in entries], range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    names = [name for part in found for name in part]
+    assert sorted(names) == sorted(str(number) for number in range(500))

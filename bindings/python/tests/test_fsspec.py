@@ -161,6 +161,53 @@ def test_an_open_volume_is_used_as_it_is(volume):
     assert volume.read_bytes("/a") == b"1" and not volume.closed
 
 
+def test_filesystems_of_two_volumes_are_two(image):
+    with hectare.open(image) as volume:
+        first = fsspec.filesystem("ext4", fo=volume)
+    with hectare.open(image) as volume:
+        second = fsspec.filesystem("ext4", image=volume)
+        assert second is not first and second.ls("/", detail=False) == ["/lost+found"]
+        with pytest.raises(ValueError):
+            first.ls("/")
+
+
+def test_what_others_change_is_seen(filled):
+    fs = fsspec.filesystem("ext4", fo=str(filled))
+    assert fsspec.filesystem("ext4", fo=str(filled)) is fs and not fs.exists("/new")
+    with hectare.open(filled, "rw") as volume:
+        volume.write_text("/new", "new")
+        volume.write_text("/etc/fstab", "changed")
+        with pytest.raises(OSError) as failed:
+            fs.ls("/")
+        assert failed.value.errno == errno.EBUSY
+    assert fs.ls("/", detail=False) == ["/etc", "/lost+found", "/new"] and fs.cat("/etc/fstab") == b"changed"
+
+
+def test_paths_begin_with_a_slash_whatever_was_given(filled):
+    fs = fsspec.filesystem("ext4", fo=str(filled))
+    for path in ("etc", "/etc", "/etc/", "ext4://etc", "ext4:///etc"):
+        assert fs.ls(path, detail=False)[:2] == ["/etc/app", "/etc/broken"]
+        assert fs.find(path)[0] == "/etc/app/a.csv"
+    assert fs.ls("/etc/fstab")[0]["name"] == "/etc/fstab"
+
+
+def test_get_keeps_content_alone(filled, tmp_path):
+    with hectare.open(filled, "rw") as volume:
+        volume.remove("/etc/broken")
+        volume.chmod("/etc/fstab", 0o600)
+        volume.utime("/etc/fstab", (1, 1))
+    out = tmp_path / "out"
+    fs = fsspec.filesystem("ext4", fo=str(filled))
+    fs.get("/etc", str(out), recursive=True)
+    assert (out / "link").read_text() == "one\ntwo\n" and not (out / "link").is_symlink()
+    assert (out / "fstab").stat().st_mtime > 1
+    with hectare.open(filled) as volume:
+        volume.copy_out("/etc", tmp_path / "copy")
+    assert (tmp_path / "copy/link").is_symlink()
+    found = (tmp_path / "copy/fstab").stat()
+    assert found.st_mtime == 1 and found.st_mode & 0o777 == 0o600
+
+
 def test_pandas_reads_and_writes_csv(filled):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.read_csv("ext4://etc/app/a.csv", storage_options={"image": str(filled)})

@@ -97,6 +97,92 @@ def test_scandir_and_walk(volume):
         folders.clear()  # as in os.walk, this leaves them out
 
 
+def test_walks_are_pruned_and_sorted_in_place(volume, tmp_path):
+    host = tmp_path / "host"
+    for name in ("c/deep", "a/deep", "b/deep", "skip/deep"):
+        volume.makedirs("/top/" + name)
+        os.makedirs(host / name)
+    volume.symlink("a", "/top/link")
+    os.symlink("a", host / "link")
+
+    def seen(walk, root):
+        found = []
+        for top, folders, files in walk:
+            if "skip" in folders:
+                folders.remove("skip")
+            folders.sort(reverse=True)
+            found.append((os.path.relpath(top, root), list(folders), sorted(files)))
+        return found
+
+    for options in ({}, {"followlinks": True}):
+        ours = seen(volume.walk("/top", **options), "/top")
+        assert ours == seen(os.walk(host, **options), host)
+    assert (".", ["link", "c", "b", "a"], []) == ours[0]
+    # pathlib has links that are not followed among the files.
+    links = [(folders, files) for _, folders, files in volume.path("/top").walk()][0]
+    assert "link" not in links[0] and links[1] == ["link"]
+    followed = [str(top) for top, _, _ in volume.path("/top").walk(follow_symlinks=True)]
+    assert "/top/link" in followed and "/top/link/deep" in followed
+    # Names that the program adds are entered.
+    for top, folders, _files in volume.walk("/top"):
+        if top == "/top":
+            volume.makedirs("/top/added/below")
+            folders[:] = ["added"]
+        last = top
+    assert last == "/top/added/below"
+    errors = []
+    assert list(volume.path("/none").walk(on_error=errors.append)) == []
+    assert [error.filename for error in errors] == ["/none"]
+
+
+def test_nodes_of_all_kinds_are_made(volume):
+    device = os.makedev(259, 70_000)
+    for name, kind, number in [
+        ("file", 0, 0),
+        ("regular", stat.S_IFREG, 0),
+        ("char", stat.S_IFCHR, os.makedev(1, 3)),
+        ("block", stat.S_IFBLK, device),
+        ("pipe", stat.S_IFIFO, 0),
+        ("socket", stat.S_IFSOCK, 0),
+    ]:
+        volume.mknod("/" + name, kind | 0o640, number)
+        found = volume.stat("/" + name)
+        assert found.st_mode == (kind or stat.S_IFREG) | 0o640 and found.st_rdev == number
+    assert volume.path("/block").is_block_device() and volume.path("/char").is_char_device()
+    assert volume.path("/pipe").is_fifo() and volume.path("/socket").is_socket()
+    assert volume.read_bytes("/file") == b"" and not volume.path("/file").is_fifo()
+    with pytest.raises(FileExistsError):
+        volume.mknod("/pipe", stat.S_IFIFO)
+    for mode, number in [(stat.S_IFDIR, 0), (stat.S_IFCHR, os.makedev(5000, 0))]:
+        with pytest.raises(OSError) as failed:
+            volume.mknod("/wrong", mode, number)
+        assert failed.value.errno == errno.EINVAL
+    with pytest.raises(OSError):
+        volume.read_bytes("/pipe")
+
+
+def test_extents_are_places_in_the_image(image):
+    content = os.urandom(300_000)
+    with hectare.open(image, "rw") as volume:
+        volume.write_bytes("/f", content)
+        with volume.open("/f", "r+b") as file:
+            file.seek(1 << 20)
+            file.write(b"end")
+        volume.mkdir("/d")
+        with pytest.raises(IsADirectoryError):
+            volume.extents("/d")
+        extents = volume.extents("/f")
+    assert [extent.offset for extent in extents] == sorted(extent.offset for extent in extents)
+    assert sum(extent.length for extent in extents) < 400_000
+    found = bytearray((1 << 20) + 4096)
+    with open(image, "rb") as file:
+        for extent in extents:
+            assert extent.place % 4096 == extent.length % 4096 == 0 and not extent.unwritten
+            file.seek(extent.place)
+            found[extent.offset : extent.offset + extent.length] = file.read(extent.length)
+    assert found[:300_000] == content and found[1 << 20 :].rstrip(b"\0") == b"end"
+
+
 def test_space_and_free_extents(volume):
     before = volume.space()
     volume.write_bytes("/big", b"x" * (8 << 20))

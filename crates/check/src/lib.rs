@@ -15,7 +15,8 @@
 //! - *Everything is read once*, and file data not at all; the only content read is that of directories,
 //!   symbolic links, quota files, the journal's superblock and the orphan file. Where several threads find
 //!   something in inodes or directories, one reads all anew, so that the report has one order (`parts`).
-//! - *What can't be judged is named* in [`Report::unchecked`]; it is not taken for clean.
+//! - *What can't be judged is named* in [`Report::unchecked`]. It is no problem, so that a report that is
+//!   clean may have some: a volume is known to be sound if it is clean and nothing was left unchecked.
 //! - Findings are data ([`Problem`]): printing and exit codes are the caller's.
 //!
 //! Memory: a bit for each cluster of those parts of the volume whose use is more than one run, and a byte for

@@ -228,14 +228,14 @@ pub struct Report {
     /// What differs from the ideal but is put right silently whenever the volume is opened for writing, such
     /// as the superblock's summary of what is free.
     pub notes: Vec<Problem>,
-    /// What could not be judged, by name.
+    /// What could not be judged, by name. It is not counted as a problem.
     pub unchecked: Vec<String>,
     /// How much was looked at.
     pub counts: Counts,
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Whether no problem was found. What is [`unchecked`](Self::unchecked) is none.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.problem_count == 0

@@ -16,8 +16,8 @@ Paths are those of the volume: separated by slashes, from its root (with or with
 Symbolic links are followed inside the volume only. No permissions are checked.
 
 Errors are `OSError` with `errno` and `filename`, so `FileNotFoundError` and its like are raised where `os`
-raises them. What is closed raises `ValueError`. The interpreter's lock is released in every call that reads
-or writes.
+raises them; `docs/python.md` has a table of the others. What is closed raises `ValueError`. The interpreter's
+lock is released in every call that reads or writes.
 """
 
 from ._files import VolumeFile
@@ -27,6 +27,7 @@ from ._reports import (
     BuildReport,
     CheckCounts,
     CheckReport,
+    CopyReport,
     Extent,
     FreeBucket,
     FreeSpace,
@@ -39,6 +40,7 @@ __all__ = [
     "BuildReport",
     "CheckCounts",
     "CheckReport",
+    "CopyReport",
     "DirEntry",
     "Extent",
     "FreeBucket",

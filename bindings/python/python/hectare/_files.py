@@ -27,7 +27,9 @@ class VolumeFile(io.RawIOBase):
     """An open regular file of a volume: unbuffered, with one position.
 
     `Volume.open` wraps it in the classes of `io`, as the built-in `open` does. It may be used by several
-    threads; `pread` and `pwrite` leave the position alone. It has no file descriptor: `fileno` raises.
+    threads. They share its position: `read`, `readinto` and `write` move it, each in one step, so each call
+    gets another part of the file, and which one is chance. `pread`, `preadinto` and `pwrite` leave it alone,
+    and run at the same time. It has no file descriptor: `fileno` raises.
     """
 
     def __init__(self, native: _native.File, name: Any, flags: str, volume: Volume) -> None:
@@ -90,6 +92,11 @@ class VolumeFile(io.RawIOBase):
         """Reads up to `size` bytes at `offset`, as `os.pread`."""
         self._check_readable()
         return self._native.pread(size, _offset(offset))
+
+    def preadinto(self, buffer: Any, offset: int) -> int:
+        """Reads at `offset` into a buffer, as `os.preadv`; returns the bytes, as `readinto`."""
+        self._check_readable()
+        return self._native.pread_into(buffer, _offset(offset))
 
     def pwrite(self, data: Any, offset: int) -> int:
         """Writes a buffer at `offset`, as `os.pwrite`."""

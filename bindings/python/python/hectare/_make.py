@@ -33,7 +33,9 @@ def open(
     Use it in a `with` statement, or call `Volume.close`: what was not closed is closed when the interpreter
     ends.
 
-    Raises `OSError` if there is no such file, it is in use, or it holds no volume that can be opened.
+    Raises `OSError` if there is no such file (`ENOENT`), it is in use (`EBUSY`), or it holds no volume that
+    can be opened (`EUCLEAN` or `EINVAL`), with `filename` as the image was given; `ValueError` for another
+    mode.
     """
     if mode not in ("r", "rw"):
         raise ValueError(f"invalid mode: {mode!r}: 'r' or 'rw' is meant")
@@ -98,12 +100,18 @@ def build(
     With `source_date_epoch`, or `SOURCE_DATE_EPOCH` in the environment, the same sources give the same
     bytes: those that `hectare build` makes.
 
-    `progress` is called at the beginning and then about ten times a second, with the name of the step, how
-    much of it is done, and how much there is, or None. What it raises, and Ctrl-C, ends the call: there is no
-    new image then, or, if it came too late for that, a whole one.
+    `progress` is called at the beginning and then about ten times a second, in the thread that called, with
+    the name of the step, how much of it is done, and how much there is, or None. The names are stable:
+    `"begin"`, then `"sources"` (not counted) and `"data"` (bytes) of `build`, `"discard"` (bytes) and
+    `"structures"` (chunks of groups) of `mkfs`, `"inodes"` (groups), `"directories"` (directories) and
+    `"bitmaps"` (groups) of `check`. Short steps may not be seen, and there may be more names later.
+
+    What `progress` raises, and Ctrl-C, ends the call, and is raised by it: there is no new image then, or, if
+    it came too late for that, a whole one.
 
     Raises `FileNotFoundError` if a source is missing, `FileExistsError` if the image exists and `replace`
-    is false, and `OSError` if a source is damaged or the size too small (the text has one that is enough).
+    is false, and `OSError` if a source is damaged or the size too small (`EINVAL`; the text has one that is
+    enough).
     """
     listed = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     paths = [os.fspath(source) for source in listed]
@@ -130,8 +138,10 @@ def build(
 def check(image: HostPath, *, progress: Progress = None) -> CheckReport:
     """Whether the volume in a file is sound, as `e2fsck -fn` judges. Nothing is written.
 
-    A broken volume is no error: the report has its problems. Raises `OSError` if the file can't be read, is
-    in use for writing, or holds no volume that can be checked. `progress` and Ctrl-C are as for `build`.
+    A broken volume is no error: the report has its problems, and `CheckReport.clean` says whether there are
+    none. What could not be judged is named in `CheckReport.unchecked`; it is no problem, so look at both.
+    Raises `OSError` if the file can't be read, is in use for writing, or holds no volume that can be checked.
+    `progress` and Ctrl-C are as for `build`.
     """
     problems, count, notes, unchecked, counts = _native.check(os.fspath(image), progress)
     return CheckReport(

@@ -7,9 +7,9 @@ import fnmatch
 import os
 import stat as modes
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, Iterator, Union
+from typing import IO, TYPE_CHECKING, Any, Callable, Iterator, Union
 
-from ._names import StrPath, decode, path_bytes
+from ._names import StrPath, decode, encode, path_bytes
 
 if TYPE_CHECKING:
     from ._volume import Volume
@@ -20,10 +20,20 @@ _Part = Union[str, "os.PathLike[str]", "VolumePath"]
 class VolumePath:
     """A path of a volume: always from its root.
 
-    It is no `os.PathLike`: the built-in `open` would take it for the path of a file of the host.
+    Methods with the names of `pathlib.Path`'s do the same. What differs: there is no directory to be in, so
+    that relative paths (`rename("x")`, `hardlink_to("x")`, `samefile("x")`) are from the root; nothing has a
+    umask; owners are numbers, `stat().st_uid` and `stat().st_gid`, so `owner` and `group` are missing;
+    `readlink` and `relative_to` give a `PurePosixPath`. `chown`, `utime`, `rmtree` and the methods for
+    extended attributes have the names that `os` and `shutil` give them.
+
+    It is no `os.PathLike`: the built-in `open` would take it for the path of a file of the host. Paths are
+    equal if they are of the same open `Volume` and have the same names.
     """
 
     __slots__ = ("_pure", "volume")
+
+    volume: Volume
+    """The volume that it is a path of."""
 
     def __init__(self, volume: Volume, path: StrPath | VolumePath = "/") -> None:
         self.volume = volume
@@ -34,6 +44,9 @@ class VolumePath:
 
     def __str__(self) -> str:
         return str(self._pure)
+
+    def __bytes__(self) -> bytes:
+        return encode(str(self))
 
     def __repr__(self) -> str:
         return f"VolumePath({self.volume.image!r}, {str(self)!r})"
@@ -47,6 +60,11 @@ class VolumePath:
         if not isinstance(other, VolumePath):
             return NotImplemented
         return self._pure < other._pure
+
+    def __le__(self, other: VolumePath) -> bool:
+        if not isinstance(other, VolumePath):
+            return NotImplemented
+        return self._pure <= other._pure
 
     def __hash__(self) -> int:
         return hash((id(self.volume), self._pure))
@@ -140,21 +158,37 @@ class VolumePath:
         """Whether there is something."""
         return self.volume.exists(self) if follow_symlinks else self.volume.lexists(self)
 
-    def is_dir(self) -> bool:
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """Whether it is a directory, or a link to one."""
-        return self.volume.isdir(self)
+        return modes.S_ISDIR(self.volume._mode(self, follow_symlinks))
 
-    def is_file(self) -> bool:
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
         """Whether it is a regular file, or a link to one."""
-        return self.volume.isfile(self)
+        return modes.S_ISREG(self.volume._mode(self, follow_symlinks))
 
     def is_symlink(self) -> bool:
         """Whether it is a symbolic link."""
         return self.volume.islink(self)
 
+    def is_block_device(self) -> bool:
+        """Whether it is a block device, or a link to one."""
+        return modes.S_ISBLK(self.volume._mode(self))
+
+    def is_char_device(self) -> bool:
+        """Whether it is a character device, or a link to one."""
+        return modes.S_ISCHR(self.volume._mode(self))
+
+    def is_fifo(self) -> bool:
+        """Whether it is a pipe, or a link to one."""
+        return modes.S_ISFIFO(self.volume._mode(self))
+
+    def is_socket(self) -> bool:
+        """Whether it is a socket, or a link to one."""
+        return modes.S_ISSOCK(self.volume._mode(self))
+
     def samefile(self, other: _Part) -> bool:
         """Whether both lead to the same inode."""
-        there = other if isinstance(other, VolumePath) else self._with(PurePosixPath("/", other))
+        there = self._other(other)
         return os.path.samestat(self.stat(), there.stat())
 
     def iterdir(self) -> Iterator[VolumePath]:
@@ -162,9 +196,18 @@ class VolumePath:
         for name in self.volume.listdir(self):
             yield self._with(self._pure / name)
 
-    def walk(self, top_down: bool = True) -> Iterator[tuple[VolumePath, list[str], list[str]]]:
-        """As `Volume.walk`, links not followed."""
-        for path, folders, others in self.volume.walk(self, top_down):
+    def walk(
+        self,
+        top_down: bool = True,
+        on_error: Callable[[OSError], object] | None = None,
+        follow_symlinks: bool = False,
+    ) -> Iterator[tuple[VolumePath, list[str], list[str]]]:
+        """As `pathlib.Path.walk`: links to directories that are not followed are among the files.
+
+        The list of directories may be changed in place, as for `Volume.walk`.
+        """
+        walked = self.volume._walk(self, top_down, on_error, follow_symlinks, False)
+        for path, folders, others in walked:
             yield self._with(PurePosixPath(path)), folders, others
 
     def glob(self, pattern: str) -> Iterator[VolumePath]:
@@ -205,9 +248,11 @@ class VolumePath:
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
+        *,
+        permissions: int = 0o644,
     ) -> IO[Any]:
-        """Opens it; see `Volume.open`."""
-        return self.volume.open(self, mode, buffering, encoding, errors, newline)
+        """Opens it; see `Volume.open`. `permissions` are those of a file that is made."""
+        return self.volume.open(self, mode, buffering, encoding, errors, newline, permissions=permissions)
 
     def read_bytes(self) -> bytes:
         """The content."""
@@ -218,7 +263,7 @@ class VolumePath:
         return self.volume.read_text(self, encoding, errors)
 
     def write_bytes(self, data: Any) -> int:
-        """Makes the file, or replaces its content."""
+        """Makes the file, or replaces its content; see `Volume.write_bytes` for what a failure leaves."""
         return self.volume.write_bytes(self, data)
 
     def write_text(
@@ -261,16 +306,63 @@ class VolumePath:
             if not missing_ok:
                 raise
 
+    def rmtree(self, ignore_errors: bool = False) -> None:
+        """Removes the directory and everything in it; see `Volume.rmtree`."""
+        self.volume.rmtree(self, ignore_errors)
+
     def rename(self, target: _Part) -> VolumePath:
-        """Gives it another name; returns that. A relative one is from the root."""
-        there = target if isinstance(target, VolumePath) else self._with(PurePosixPath("/", target))
+        """Gives it another name; returns that. A relative one is from the root.
+
+        A file that is there is replaced, as by `pathlib` on Linux.
+        """
+        there = self._other(target)
         self.volume.rename(self, there)
         return there
 
-    replace = rename
+    def replace(self, target: _Part) -> VolumePath:
+        """As `rename`."""
+        return self.rename(target)
 
-    def symlink_to(self, target: _Part) -> None:
-        """Makes it a symbolic link that leads to `target`."""
+    def copy(
+        self, target: _Part, *, follow_symlinks: bool = True, preserve_metadata: bool = False
+    ) -> VolumePath:
+        """Copies the file or directory, and what is below, to `target` in this volume; returns that.
+
+        As `pathlib.Path.copy` of Python 3.14: a file that is there is replaced, a directory is an error.
+        Without `follow_symlinks` links are copied, else what they lead to. Of a file the permissions are
+        copied, too, and holes stay holes; `preserve_metadata` keeps permissions, times and extended
+        attributes of everything. Owners are not kept, nor are hard links. Devices, pipes and sockets raise
+        `OSError`; the first error ends it.
+        """
+        there = self._other(target)
+        is_tree = self.is_dir() and (follow_symlinks or not self.is_symlink())
+        if there == self or (is_tree and there.resolve().is_relative_to(self.resolve())):
+            raise OSError(errno.EINVAL, "nothing is copied into itself", str(self), None, str(there))
+        # A stack rather than recursion: trees can be deep. With each, the inodes of the directories above it.
+        todo: list[tuple[VolumePath, VolumePath, tuple[int, ...]]] = [(self, there, ())]
+        complete: list[tuple[VolumePath, VolumePath, bool]] = []
+        while todo:
+            source, made, above = todo.pop()
+            follow = follow_symlinks or not source.is_symlink()
+            if not follow:
+                made.symlink_to(source.volume.readlink(str(source)))
+            elif source.is_dir():
+                inode = source.stat().st_ino
+                if inode in above:  # by a link, or a broken volume
+                    raise OSError(errno.ELOOP, "the directory lies in itself", str(source), None, str(made))
+                made.mkdir()
+                todo.extend((child, made / child.name, (*above, inode)) for child in source.iterdir())
+            else:
+                self.volume.copy(source, made)
+            complete.append((source, made, follow))
+        if preserve_metadata:
+            # What is below first: it changes the times of what is above.
+            for source, made, follow in reversed(complete):
+                source._keep(made, follow)
+        return there
+
+    def symlink_to(self, target: _Part, target_is_directory: bool = False) -> None:
+        """Makes it a symbolic link that leads to `target`. The other argument is for `pathlib`'s sake."""
         self.volume.symlink(target, self)
 
     def hardlink_to(self, target: _Part) -> None:
@@ -281,10 +373,57 @@ class VolumePath:
         """Changes the permissions; a link is followed."""
         self.volume.chmod(self, mode)
 
+    def chown(self, uid: int, gid: int, *, follow_symlinks: bool = True) -> None:
+        """Changes the owner and the group, as `os.chown`; -1 leaves one."""
+        self.volume.chown(self, uid, gid, follow_symlinks=follow_symlinks)
+
+    def utime(
+        self,
+        times: tuple[float, float] | None = None,
+        *,
+        ns: tuple[int, int] | None = None,
+        follow_symlinks: bool = True,
+    ) -> None:
+        """Sets the times of access and change, as `os.utime`."""
+        self.volume.utime(self, times, ns=ns, follow_symlinks=follow_symlinks)
+
+    # Extended attributes.
+
+    def getxattr(self, name: str | bytes, *, follow_symlinks: bool = True) -> bytes:
+        """The value of an extended attribute, as `os.getxattr`."""
+        return self.volume.getxattr(self, name, follow_symlinks=follow_symlinks)
+
+    def listxattr(self, *, follow_symlinks: bool = True) -> list[str]:
+        """The names of the extended attributes, as `os.listxattr`."""
+        return self.volume.listxattr(self, follow_symlinks=follow_symlinks)
+
+    def setxattr(
+        self, name: str | bytes, value: bytes, flags: int = 0, *, follow_symlinks: bool = True
+    ) -> None:
+        """Sets an extended attribute, as `os.setxattr`."""
+        self.volume.setxattr(self, name, value, flags, follow_symlinks=follow_symlinks)
+
+    def removexattr(self, name: str | bytes, *, follow_symlinks: bool = True) -> None:
+        """Removes an extended attribute, as `os.removexattr`."""
+        self.volume.removexattr(self, name, follow_symlinks=follow_symlinks)
+
     # Inside.
 
     def _with(self, pure: PurePosixPath) -> VolumePath:
         return VolumePath(self.volume, str(pure))
+
+    def _other(self, target: _Part) -> VolumePath:
+        """A path that was given, from the root."""
+        return target if isinstance(target, VolumePath) else self._with(PurePosixPath("/", target))
+
+    def _keep(self, made: VolumePath, follow: bool) -> None:
+        """Gives a copy the permissions, attributes and times of what it was copied from."""
+        found = self.stat(follow_symlinks=follow)
+        for name in self.listxattr(follow_symlinks=follow):
+            made.setxattr(name, self.getxattr(name, follow_symlinks=follow), follow_symlinks=follow)
+        if follow:
+            made.chmod(modes.S_IMODE(found.st_mode))
+        made.utime(ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=follow)
 
     def _select(self, parts: tuple[str, ...]) -> Iterator[VolumePath]:
         """What is below and matches."""

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a volume."""
+    """One thing that is wrong with a volume, or a note. `structure` is for programs, the rest for people."""
 
     structure: str
-    """The structure, a stable code: `superblock`, `inode`, `block_bitmap`, ..."""
+    """The structure, one of the stable codes that `docs/python.md` lists: `superblock`, `inode`, ..."""
     place: str
-    """Where it lies, such as `of inode 12`."""
+    """Where it lies: `of the volume`, `at byte N`, `in block N`, `of group N`, `of inode N`, or
+    `in block N of inode N`."""
     reason: str
-    """What is wrong with it."""
+    """What is wrong with it: English text, which may be worded otherwise in other versions."""
     text: str
-    """All of this in a line, as `hectare check` prints it."""
+    """All of this in a line, as `hectare check` prints it: the structure's name, the place, the reason."""
 
     def __str__(self) -> str:
         return self.text
@@ -27,30 +28,38 @@ class CheckCounts:
     """How much a check looked at."""
 
     groups: int
+    """Block groups."""
     inodes: int
     """Inodes in use, the reserved ones included."""
     directories: int
+    """Directories, the root and `lost+found` included."""
     clusters: int
     """Clusters in use: blocks, on volumes without `bigalloc`."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check has found."""
+    """What a check has found.
+
+    A volume is known to be sound if `clean and not unchecked`.
+    """
 
     problems: list[Problem]
-    """What is wrong, the first thousand."""
+    """What is wrong, in the order it was found: the first thousand."""
     problem_count: int
-    """How many problems there are, those that were not kept included."""
+    """How many problems there are, those included that are not in `problems`."""
     notes: list[Problem]
-    """What is put right silently whenever the volume is opened for writing."""
+    """What differs from the ideal and is put right silently whenever the volume is opened for writing, such
+    as the superblock's sum of what is free. They are no problems: a volume with notes may be clean."""
     unchecked: list[str]
-    """What could not be judged, by name: it is not taken for clean, nor counted as a problem."""
+    """What could not be judged, in words, such as what a broken structure leads to. It is not counted as a
+    problem, so `clean` says nothing of it."""
     counts: CheckCounts
+    """How much was looked at."""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong with what was judged; see `unchecked`."""
+        """Whether no problem was found. What could not be judged (`unchecked`) is no problem."""
         return self.problem_count == 0
 
 
@@ -61,20 +70,39 @@ class BuildReport:
     size: int
     """Bytes of the image."""
     free: int
-    """Free bytes in it."""
+    """Bytes that are free in it for files."""
     files: int
-    """Regular files, hard links counted once."""
+    """Regular files: one with several names counts once."""
     directories: int
     """Directories, the root included."""
     symlinks: int
+    """Symbolic links."""
     special: int
     """Devices, pipes and sockets."""
     names: int
-    """Names in all directories."""
+    """Entries of all directories, without `.` and `..`: each name of a file counts."""
+    data: int
+    """Bytes of the content of files, holes not counted; a file with several names counts once."""
+    warnings: list[str]
+    """What was odd about the sources, a line each, in words."""
+
+
+@dataclass(frozen=True)
+class CopyReport:
+    """What `Volume.copy_out` or `Volume.copy_in` has copied."""
+
+    files: int
+    """Regular files, hard links counted once."""
+    directories: int
+    """Directories, the one that was given included."""
+    symlinks: int
+    """Symbolic links."""
+    links: int
+    """Hard links: further names of files."""
     data: int
     """Bytes of file data, holes not counted."""
-    warnings: list[str]
-    """What was odd about the sources."""
+    left_out: list[str]
+    """Paths of devices, pipes and sockets, in the source: they are not copied."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +110,17 @@ class Space:
     """How full a volume is."""
 
     total: int
-    """Bytes for content, free or not."""
+    """Bytes for content, free or not; what the format itself takes is not in it."""
     free: int
-    """Free bytes, those that are reserved for root included."""
+    """Free bytes, those that are reserved for root (`reserved_percent`) included."""
     available: int
-    """Free bytes for everyone."""
+    """Free bytes that files can take, here as well: without what is reserved for root."""
     block_size: int
     """Bytes of a block."""
     inodes: int
     """Inodes, free or not."""
     free_inodes: int
+    """Free inodes."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +130,7 @@ class FreeBucket:
     from_bytes: int
     """The shortest length that belongs to it; it ends below twice that."""
     extents: int
+    """How many they are."""
     bytes: int
     """Bytes in them."""
 
@@ -110,6 +140,7 @@ class FreeSpace:
     """How the free space of a volume is divided. Lengths are in bytes."""
 
     block_size: int
+    """Bytes of a block."""
     blocks: int
     """Blocks of the volume."""
     extents: int
@@ -117,7 +148,9 @@ class FreeSpace:
     bytes: int
     """Bytes in all of them."""
     shortest: int
+    """The length of the shortest one; 0 of none."""
     longest: int
+    """The length of the longest one; 0 of none."""
     histogram: list[FreeBucket]
     """By powers of two blocks, ascending; without classes that have no extents."""
 
@@ -129,13 +162,14 @@ class FreeSpace:
 
 @dataclass(frozen=True)
 class Extent:
-    """A run of a file's bytes that is contiguous on the device. Holes are in none."""
+    """A run of a file's bytes that is contiguous on the device. Holes are in none. All numbers are bytes."""
 
     offset: int
     """Its first byte in the file."""
     place: int
-    """Its first byte on the device."""
+    """Its first byte on the device, from the beginning of the volume: in a raw image, of the image."""
     length: int
-    """Bytes: whole blocks, except for content in the inode."""
+    """Bytes: whole blocks, so that the last one may reach beyond the file's end, except for content in the
+    inode (feature `inline_data`)."""
     unwritten: bool
-    """Whether it is allocated and reads as zeros."""
+    """Whether it is allocated and was never written: it reads as zeros, whatever lies there."""

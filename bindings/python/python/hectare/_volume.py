@@ -16,20 +16,28 @@ import uuid as uuids
 import warnings
 import weakref
 from types import TracebackType
-from typing import IO, Any, Callable, Iterator
+from typing import IO, Any, Callable, Iterator, TypeVar
 
 from . import _native
 from ._files import VolumeFile, flags_of, wrapped
 from ._names import StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
-from ._reports import Extent, FreeBucket, FreeSpace, Space
+from ._reports import CopyReport, Extent, FreeBucket, FreeSpace, Space
+from ._trees import CopyIn, CopyOut, HostPath, Ignore
 
+_T = TypeVar("_T")
 _NANOSECONDS = 1_000_000_000
+# What can be made by `mknod`, by the letters of `ls -l`.
+_NODES = {0: "-", modes.S_IFREG: "-", modes.S_IFCHR: "c", modes.S_IFBLK: "b", modes.S_IFIFO: "p"}
+_NODES[modes.S_IFSOCK] = "s"
 _numbers = itertools.count(1)
 
 
 class DirEntry:
-    """An entry of a directory, as that of `os.scandir`."""
+    """An entry of a directory, as that of `os.scandir`: `name`, and `path`, which has the directory in front.
+
+    Its kind is what the directory says; `stat` asks the volume each time, and by the path.
+    """
 
     __slots__ = ("_inode", "_kind", "_volume", "name", "path")
 
@@ -73,7 +81,10 @@ class DirEntry:
 
 
 class _Scan(Iterator[DirEntry]):
-    """What `scandir` gives: the entries, and a context, as in `os`."""
+    """What `scandir` gives: the entries, and a context, as in `os`.
+
+    Threads may share it: each entry goes to one of them.
+    """
 
     def __init__(self, entries: Iterator[DirEntry]) -> None:
         self._entries = entries
@@ -97,6 +108,9 @@ class Volume:
 
     Closing it closes the files that it opened, too, and writes what their buffers hold. After a `fork` the
     child's copy raises `RuntimeError` and writes nothing.
+
+    Errors are `OSError`s; their `filename` is the path as it was given, as `str`. What takes two paths
+    (`rename`, `replace`, `link`, `symlink`, `copy`) has the second one in `filename2`.
     """
 
     def __init__(self, native: _native.Volume, image: str) -> None:
@@ -105,7 +119,7 @@ class Volume:
         self._files: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()  # a file that is collected meanwhile may come here
         self.image = image
-        """The name of the image, as it was opened."""
+        """The name of the image, as it was given to `hectare.open`, as `str`."""
         _open_volumes.add(self)
 
     # The volume as a whole.
@@ -174,7 +188,7 @@ class Volume:
         return FreeSpace(block, blocks, *whole, [FreeBucket(*one) for one in classes])
 
     def path(self, path: StrPath | VolumePath = "/") -> VolumePath:
-        """A path of this volume, with the methods of `pathlib.Path`."""
+        """A path of this volume, with methods of `pathlib.Path`."""
         return VolumePath(self, path)
 
     # Content.
@@ -249,7 +263,11 @@ class Volume:
             return file.read()
 
     def write_bytes(self, path: StrPath | VolumePath, data: Any) -> int:
-        """Makes a file, or replaces the content of one; returns the bytes."""
+        """Makes a file, or replaces the content of one; returns the bytes.
+
+        It empties the file first: where it fails, as on a full volume, the file holds what fitted, and the
+        old content is gone. Write another file and `replace` this one, to have the old or the new one.
+        """
         return self._native.write(self._bytes(path), data)
 
     def write_text(
@@ -269,15 +287,23 @@ class Volume:
     def truncate(self, path: StrPath | VolumePath, length: int) -> None:
         """Makes a file `length` bytes long: what is beyond is removed, what is missing reads as zeros."""
         if length < 0:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), _shown(path))
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), _text(path))
         self._native.truncate(self._bytes(path), length)
 
     def copy(self, source: StrPath | VolumePath, target: StrPath | VolumePath) -> int:
-        """Copies content and permissions of a file to another; holes stay holes. Returns the bytes."""
-        return self._native.copy(self._bytes(source), self._bytes(target))
+        """Copies content and permissions of a file to another; holes stay holes. Returns the bytes.
+
+        Both are files of this volume, and a file that is there is replaced. Owners, times and extended
+        attributes are not copied; `VolumePath.copy` may keep them, and copies whole trees.
+        """
+        return self._two(self._native.copy, source, target)
 
     def extents(self, path: StrPath | VolumePath) -> list[Extent]:
-        """Where the content of a file lies."""
+        """Where the content of a regular file lies, in bytes, by ascending offsets.
+
+        Holes are in none of them. A directory raises `IsADirectoryError`: where its entries lie is not told.
+        In a raw image, `seek(place)` and `read(length)` find the bytes.
+        """
         return [Extent(*piece) for piece in self._native.extents(self._bytes(path))]
 
     # Directories.
@@ -288,17 +314,16 @@ class Volume:
         return names if isinstance(path, bytes) else [decode(name) for name in names]
 
     def scandir(self, path: StrPath | VolumePath = "/") -> _Scan:
-        """The entries of a directory, in no order."""
+        """The entries of a directory, in no order: as it was when this was called."""
         above = decode(self._bytes(path))
         found = self._native.entries(self._bytes(path))
         base = above if above.endswith("/") else above + "/"
 
-        def entries() -> Iterator[DirEntry]:
-            for name, kind, inode in found:
-                text = decode(name)
-                yield DirEntry(self, text, base + text, kind, inode)
+        def entry(one: tuple[bytes, str, int]) -> DirEntry:
+            name = decode(one[0])
+            return DirEntry(self, name, base + name, one[1], one[2])
 
-        return _Scan(entries())
+        return _Scan(map(entry, found))  # no generator: several threads may not use one
 
     def walk(
         self,
@@ -307,35 +332,72 @@ class Volume:
         onerror: Callable[[OSError], object] | None = None,
         followlinks: bool = False,
     ) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Directory, names of directories and names of others, for each directory, as `os.walk`."""
-        path = decode(self._bytes(top))
-        try:
-            entries = list(self.scandir(path))
-        except OSError as error:
-            if onerror is not None:
-                onerror(error)
-            return
-        folders: list[str] = []
-        others: list[str] = []
-        for entry in entries:
+        """Directory, names of directories and names of others, for each directory, as `os.walk`.
+
+        Links to directories are among the directories, and are entered with `followlinks` only. If
+        `topdown`, the list of directories may be changed in place: what is removed is left out, and the order
+        is that of the walk. A directory that can't be read is left out, and given to `onerror`.
+        """
+        return self._walk(top, topdown, onerror, followlinks, True)
+
+    def _walk(
+        self,
+        top: StrPath | VolumePath,
+        topdown: bool,
+        onerror: Callable[[OSError], object] | None,
+        followlinks: bool,
+        links_are_folders: bool,
+    ) -> Iterator[tuple[str, list[str], list[str]]]:
+        """As `walk`; links to directories that are not followed count as directories or do not."""
+        # A stack rather than recursion: trees can be deep. A tuple is a directory whose turn has come.
+        stack: list[str | tuple[str, list[str], list[str]]] = [decode(self._bytes(top))]
+        while stack:
+            path = stack.pop()
+            if isinstance(path, tuple):
+                yield path
+                continue
             try:
-                is_dir = entry.is_dir()
-            except OSError:
-                is_dir = False  # a link that leads nowhere, as in os.walk
-            (folders if is_dir else others).append(entry.name)
-        if topdown:
-            yield path, folders, others
-        links = {entry.name for entry in entries if entry.is_symlink()}
-        base = path if path.endswith("/") else path + "/"
-        for name in folders:
-            if followlinks or name not in links:
-                yield from self.walk(base + name, topdown, onerror, followlinks)
-        if not topdown:
-            yield path, folders, others
+                entries = list(self.scandir(path))
+            except OSError as error:
+                if onerror is not None:
+                    onerror(error)
+                continue
+            folders: list[str] = []
+            others: list[str] = []
+            for entry in entries:
+                try:
+                    is_dir = entry.is_dir(follow_symlinks=followlinks or links_are_folders)
+                except OSError:
+                    is_dir = False  # a link that leads nowhere, as in os.walk
+                (folders if is_dir else others).append(entry.name)
+            if topdown:
+                yield path, folders, others
+            else:
+                stack.append((path, folders, others))
+            links = {entry.name: entry.is_symlink() for entry in entries}
+            base = path if path.endswith("/") else path + "/"
+            for name in reversed(folders):
+                below = base + name
+                # The caller may have added names.
+                is_link = links[name] if name in links else self.islink(below)
+                if followlinks or not is_link:
+                    stack.append(below)
 
     def mkdir(self, path: StrPath | VolumePath, mode: int = 0o755) -> None:
         """Makes a directory; there is no umask."""
         self._native.mkdir(self._bytes(path), mode)
+
+    def mknod(self, path: StrPath | VolumePath, mode: int = 0o600, device: int = 0) -> None:
+        """Makes an empty file, a device, a pipe or a socket, as `os.mknod`; root is not needed.
+
+        `mode` has the kind (`stat.S_IFCHR`, `S_IFBLK`, `S_IFIFO`, `S_IFSOCK`; a file without one) and the
+        permissions, `device` the number of a device: `os.makedev(major, minor)`.
+        """
+        kind = _NODES.get(modes.S_IFMT(mode))
+        major, minor = os.major(device), os.minor(device)
+        if kind is None or major >= 1 << 12 or minor >= 1 << 20:  # ext4 has no room for more
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), _text(path))
+        self._native.mknod(self._bytes(path), kind, modes.S_IMODE(mode), (major, minor))
 
     def makedirs(self, path: StrPath | VolumePath, mode: int = 0o755, exist_ok: bool = False) -> None:
         """Makes a directory, and those above it that are missing (mode 0755)."""
@@ -371,16 +433,74 @@ class Volume:
         """Removes a directory and everything in it. A symbolic link is refused, as by `shutil.rmtree`."""
         try:
             if not modes.S_ISDIR(self.lstat(path).st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), _shown(path))
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), _text(path))
             self._native.rmtree(self._bytes(path))
         except OSError:
             if not ignore_errors:
                 raise
 
+    # Whole trees.
+
+    def copy_out(
+        self,
+        path: StrPath | VolumePath,
+        host_dir: HostPath,
+        *,
+        overwrite: bool = False,
+        owners: bool = False,
+        xattrs: bool = False,
+        ignore: Ignore = None,
+    ) -> CopyReport:
+        """Copies what is in a directory of the volume, and below, into a directory of the host.
+
+        `host_dir` is made if it is not there. Kept are content, holes, permissions, times of access and
+        change (of symbolic links, too), symbolic links as they are, and hard links among what is copied.
+        `owners` keeps users and groups, which needs root, and the set-id bits, which are lost else. `xattrs`
+        keeps the extended attributes `user.*`. Not kept are other attributes (ACLs, capabilities, labels),
+        times of birth, flags such as immutable, and devices, pipes and sockets, which the report names.
+
+        `host_dir` must be empty, unless `overwrite` is true: then directories are merged, and what is in the
+        way of a file is removed, if it is no directory. Nothing is written through a symbolic link, and no
+        name in an image leads out of `host_dir`; but a link that was copied may lead anywhere.
+
+        `ignore` is as for `shutil.copytree`: given a directory and its names, it returns those to leave out.
+
+        Raises `shutil.Error`, an `OSError`, when all that can be copied is: its only argument is a list of
+        source, target and reason. A file that could not be copied whole is removed. What is wrong with the
+        two directories (`FileNotFoundError`, `NotADirectoryError`, `FileExistsError`) is raised before.
+        """
+        copy = CopyOut(self._native, overwrite, owners, xattrs, ignore)
+        return copy.start(self._bytes(path), os.fsdecode(host_dir))
+
+    def copy_in(
+        self,
+        host_dir: HostPath,
+        path: StrPath | VolumePath,
+        *,
+        overwrite: bool = False,
+        owners: bool = False,
+        xattrs: bool = False,
+        ignore: Ignore = None,
+    ) -> CopyReport:
+        """Copies what is in a directory of the host, and below, into a directory of the volume.
+
+        All is as for `copy_out`, the other way round. Without `owners` what is made belongs to the owner that
+        `hectare.open` was given. A directory is empty if it has nothing but `lost+found`.
+        """
+        source = os.fsdecode(host_dir)
+        os.scandir(source).close()  # the error that everyone knows, before anything is made
+        if not self.isdir(path):
+            self.makedirs(path)
+        copy = CopyIn(self._native, overwrite, owners, xattrs, ignore)
+        return copy.start(source, self._native.realpath(self._bytes(path)))
+
     # Names.
 
     def rename(self, source: StrPath | VolumePath, target: StrPath | VolumePath) -> None:
-        """Gives what is at `source` the name `target`, in one step; a file that is there is replaced."""
+        """Gives what is at `source` the name `target`, in one step; a file that is there is replaced.
+
+        So is an empty directory, by a directory. `replace` is the same, as in `os` on Linux.
+        """
         self._two(self._native.rename, source, target)
 
     replace = rename
@@ -516,12 +636,12 @@ class Volume:
                 return 0
             raise
 
-    def _two(self, call: Callable[[bytes, bytes], None], source: Any, target: Any) -> None:
+    def _two(self, call: Callable[[bytes, bytes], _T], source: Any, target: Any) -> _T:
         """Calls with two paths, and names both in an error."""
         try:
-            call(self._bytes(source), self._bytes(target))
+            return call(self._bytes(source), self._bytes(target))
         except OSError as error:
-            raise OSError(error.errno, error.strerror, _shown(source), None, _shown(target)) from None
+            raise OSError(error.errno, error.strerror, _text(source), None, _text(target)) from None
 
     def __enter__(self) -> Volume:
         if self.closed:
@@ -546,8 +666,14 @@ class Volume:
 
 
 def _shown(path: Any) -> Any:
-    """A path as errors have it: as it was given."""
+    """A path as files have it for a name: as it was given."""
     return str(path) if isinstance(path, VolumePath) else os.fspath(path)
+
+
+def _text(path: Any) -> str:
+    """A path as errors have it."""
+    shown = _shown(path)
+    return decode(shown) if isinstance(shown, bytes) else shown
 
 
 def _in_nanoseconds(seconds: float) -> int:

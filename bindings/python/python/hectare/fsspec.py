@@ -7,8 +7,15 @@
     frame.to_parquet("ext4://data/a.parquet", storage_options={"image": "disk.img", "writable": True})
 
 The image is open, and locked, while a file of it is open or an operation runs; in between, other programs
-may have it. `with filesystem:` keeps it open, which is faster for many small operations. For writing,
-`writable=True` is needed; a file that was closed is durable then.
+may have it, and what they change is seen: nothing of the volume is remembered. `with filesystem:` keeps it
+open, which is faster for many small operations. For writing, `writable=True` is needed; a file that was
+closed is durable then. Without it, changes raise `OSError` with `EROFS`.
+
+Paths in results have no protocol and begin with a slash: `/etc/fstab`. Those that are given may have either.
+fsspec gives the same filesystem for the same arguments in a thread; one of an open `Volume` is always new.
+
+`get` and `put` copy content alone: modes, times, owners, hard links and holes are lost, and a symbolic link
+becomes what it leads to. `Volume.copy_out` and `Volume.copy_in` keep them.
 """
 
 from __future__ import annotations
@@ -32,7 +39,16 @@ from ._volume import Volume
 _KINDS = {modes.S_IFREG: "file", modes.S_IFDIR: "directory", modes.S_IFLNK: "link"}
 
 
-class Ext4FileSystem(AbstractFileSystem):
+class _Cached(type(AbstractFileSystem)):  # type: ignore[misc]
+    """fsspec's cache of filesystems, by the text of the arguments: two volumes of one image have the same."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        if any(isinstance(one, Volume) for one in (*args, *options.values())):
+            options["skip_instance_cache"] = True
+        return super().__call__(*args, **options)
+
+
+class Ext4FileSystem(AbstractFileSystem, metaclass=_Cached):
     """The files of a volume. Paths are from its root.
 
     `fo` or `image` is the image: a path, or an open `hectare.Volume`, which stays open. Behind `::` in a

@@ -1,0 +1,474 @@
+"""Whole trees between a volume and the host, beside `shutil.copytree`; and images that would break out."""
+
+import errno
+import os
+import shutil
+import stat
+import sys
+
+import pytest
+
+import hectare
+from conftest import e2fsck_clean
+
+TIME = 1_234_567_890_123_456_789
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A directory of the host with what a copy may meet."""
+    root = tmp_path / "host"
+    (root / "sub" / "deeper").mkdir(parents=True)
+    (root / "empty").mkdir()
+    (root / "text").write_text("text\n")
+    (root / "zero").write_bytes(b"")
+    (root / "large").write_bytes(os.urandom(3_000_000))
+    os.link(root / "text", root / "sub" / "again")
+    os.link(root / "text", root / "sub" / "deeper" / "third")
+    (root / "sub" / "to_text").symlink_to("../text")
+    (root / "to_sub").symlink_to("sub")
+    (root / "broken").symlink_to("/no/where")
+    with open(root / "sparse", "wb") as file:
+        file.seek(4 << 20)
+        file.write(b"end")
+        file.truncate(9 << 20)
+    (root / "sub" / "run").write_bytes(b"#!/bin/sh\n")
+    (root / "sub" / "run").chmod(0o4751)
+    (root / "secret").write_bytes(b"s")
+    (root / "secret").chmod(0o400)
+    with open(os.path.join(os.fsencode(root), b"caf\xe9"), "wb") as file:
+        file.write(b"no text")
+    os.mkfifo(root / "sub" / "pipe")
+    for number, (top, folders, files) in enumerate(os.walk(root, topdown=False)):
+        for name in [*files, *folders, "."]:
+            at = (TIME + number, TIME - len(name))
+            os.utime(os.path.join(top, name), ns=at, follow_symlinks=False)
+    (root / "sub" / "deeper").chmod(0o500)
+    yield root
+    (root / "sub" / "deeper").chmod(0o700)
+
+
+def shown(root, owners=False):
+    """What is in a directory of the host, with what a copy keeps."""
+    root = os.fsencode(root)
+    found, first = {}, {}
+    for top, folders, files in os.walk(root):
+        for name in [b".", *folders, *files]:
+            path = os.path.join(top, name)
+            own = os.lstat(path)
+            if stat.S_ISFIFO(own.st_mode):
+                continue
+            mode = own.st_mode if owners else own.st_mode & ~0o6000
+            content = links = None
+            if stat.S_ISREG(own.st_mode):
+                with open(path, "rb") as file:
+                    content = file.read()
+                links = first.setdefault(own.st_ino, os.path.relpath(path, root))
+            elif stat.S_ISLNK(own.st_mode):
+                content = os.readlink(path)
+            owner = (own.st_uid, own.st_gid) if owners else None
+            found[os.path.relpath(path, root)] = (mode, own.st_mtime_ns, content, links, owner)
+    return found
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def reasons(failed):
+    """The list of a `shutil.Error`: the end of each source, and the reason."""
+    return {(source.rsplit("/", 1)[-1], reason) for source, _target, reason in failed.value.args[0]}
+
+
+def test_a_tree_comes_back_as_it_was(volume, host, tmp_path):
+    counts = volume.copy_in(host, "/srv/copy")
+    assert counts.left_out == [str(host / "sub/pipe")]
+    assert (counts.files, counts.links, counts.symlinks, counts.directories) == (7, 2, 3, 4)
+    assert counts.data < 4_000_000
+    assert volume.stat("/srv/copy/sparse").st_size == 9 << 20
+    assert volume.stat("/srv/copy/sparse").st_blocks * 512 < 1 << 20
+    assert volume.stat("/srv/copy/text").st_nlink == 3
+    assert stat.S_IMODE(volume.stat("/srv/copy/sub/run").st_mode) == 0o751
+    assert volume.read_bytes(b"/srv/copy/caf\xe9") == b"no text"
+    volume.mknod("/srv/copy/device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    volume.utime("/srv/copy", ns=(TIME, host.stat().st_mtime_ns))
+    out = tmp_path / "new" / "out"
+    back = volume.copy_out("/srv/copy", out)
+    assert back.left_out == ["/srv/copy/device"]
+    assert (back.files, back.links, back.symlinks, back.directories, back.data) == (7, 2, 3, 4, counts.data)
+    assert shown(out) == shown(host)
+    assert (out / "sparse").stat().st_blocks * 512 < 1 << 20
+    assert (out / "text").stat().st_nlink == 3
+    (out / "sub/deeper").chmod(0o700)
+
+
+def test_the_tree_is_that_of_copytree(volume, host, tmp_path):
+    (host / "sub/pipe").unlink()
+    shutil.copytree(host, tmp_path / "theirs", symlinks=True)
+    volume.copy_in(host, "/copy")
+    volume.copy_out("/copy", tmp_path / "ours")
+    theirs, ours = shown(tmp_path / "theirs"), shown(tmp_path / "ours")
+    for found in (theirs, ours):  # copytree knows no hard links
+        for path, (mode, time, content, _links, owner) in found.items():
+            found[path] = (mode, time, content, owner)
+    assert ours == theirs
+    for copy in ("ours", "theirs"):
+        (tmp_path / copy / "sub/deeper").chmod(0o700)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
+def test_owners_and_set_id_bits_are_kept_if_asked(volume, host, tmp_path):
+    os.lchown(host / "broken", 7, 8)
+    os.chown(host / "empty", 9, 10)
+    os.chown(host / "sub/run", 11, 12)
+    (host / "sub/run").chmod(0o6755)
+    os.utime(host / "broken", ns=(TIME, TIME), follow_symlinks=False)
+    volume.copy_in(host, "/copy", owners=True)
+    assert (volume.stat("/copy/sub/run").st_uid, volume.stat("/copy/sub/run").st_gid) == (11, 12)
+    volume.copy_out("/copy", tmp_path / "out", owners=True)
+    assert shown(tmp_path / "out", owners=True) == shown(host, owners=True)
+    volume.copy_out("/copy", tmp_path / "mine")
+    assert (tmp_path / "mine/sub/run").stat().st_mode & 0o7777 == 0o755
+    assert (tmp_path / "mine/sub/run").stat().st_uid == 0
+
+
+def test_attributes_of_users_are_kept_if_asked(volume, host, tmp_path):
+    try:
+        os.setxattr(host / "text", "user.note", b"\0hello")
+        os.setxattr(host / "empty", "user.note", b"folder")
+    except OSError:
+        pytest.skip("the host's file system has no attributes of users")
+    volume.copy_in(host, "/copy", xattrs=True)
+    assert volume.getxattr("/copy/text", "user.note") == b"\0hello"
+    volume.setxattr("/copy/zero", "security.capability", b"would be a danger")
+    volume.copy_out("/copy", tmp_path / "out", xattrs=True)
+    assert os.getxattr(tmp_path / "out/text", "user.note") == b"\0hello"
+    assert os.getxattr(tmp_path / "out/empty", "user.note") == b"folder"
+    assert os.listxattr(tmp_path / "out/zero") == []
+    volume.copy_in(host, "/without")
+    assert volume.listxattr("/without/text") == []
+
+
+def test_nothing_is_overwritten_unless_asked(volume, tmp_path):
+    volume.makedirs("/from/d")
+    volume.write_text("/from/f", "new")
+    volume.write_text("/from/d/g", "new")
+    out = tmp_path / "out"
+    out.mkdir()
+    volume.copy_out("/from", out)  # an empty one may be there
+    (out / "f").write_text("precious")
+    with pytest.raises(FileExistsError) as failed:
+        volume.copy_out("/from", out)
+    assert failed.value.filename == str(out) and (out / "f").read_text() == "precious"
+    (out / "other").write_text("kept")
+    volume.copy_out("/from", out, overwrite=True)
+    assert (out / "f").read_text() == "new" and (out / "other").read_text() == "kept"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        volume.copy_out("/from", tmp_path / "file", overwrite=True)
+    # The same into the volume. A fresh root has lost+found, which does not count.
+    volume.rmtree("/from")
+    volume.copy_in(out, "/")
+    with pytest.raises(FileExistsError) as failed:
+        volume.copy_in(out, "/")
+    assert failed.value.filename == "/"
+    volume.write_text("/f", "old")
+    volume.copy_in(out, "/", overwrite=True)
+    assert volume.read_text("/f") == "new" and volume.exists("/lost+found")
+    with pytest.raises(FileExistsError):
+        volume.copy_in(out, "/f")
+
+
+def test_what_is_in_the_way_is_replaced_and_never_written_through(volume, tmp_path):
+    outside, out = tmp_path / "outside", tmp_path / "out"
+    outside.mkdir()
+    (outside / "victim").write_text("precious")
+    out.mkdir()
+    (out / "f").symlink_to(outside / "victim")
+    (out / "d").symlink_to(outside)
+    os.link(outside / "victim", out / "hard")
+    (out / "l").write_text("a file")
+    (out / "folder").mkdir()
+    (out / "folder/kept").write_text("kept")
+    volume.makedirs("/from/d")
+    for path in ("/from/f", "/from/d/victim", "/from/hard", "/from/folder"):
+        volume.write_text(path, "new")
+    volume.symlink("f", "/from/l")
+    with pytest.raises(shutil.Error) as failed:
+        volume.copy_out("/from", out, overwrite=True)
+    assert reasons(failed) == {("folder", "a directory is in the way")}
+    assert (outside / "victim").read_text() == "precious" and os.listdir(outside) == ["victim"]
+    assert not (out / "f").is_symlink() and (out / "f").read_text() == "new"
+    assert not (out / "d").is_symlink() and (out / "d/victim").read_text() == "new"
+    assert (out / "hard").read_text() == "new" and os.readlink(out / "l") == "f"
+    assert (out / "folder/kept").read_text() == "kept"
+    # In a volume likewise.
+    volume.mkdir("/outside")
+    volume.write_text("/outside/victim", "precious")
+    volume.makedirs("/to/folder")
+    volume.symlink("/outside/victim", "/to/f")
+    volume.symlink("/outside", "/to/d")
+    volume.link("/outside/victim", "/to/hard")
+    (out / "folder/kept").unlink()
+    (out / "folder").rmdir()
+    (out / "folder").write_text("new")
+    with pytest.raises(shutil.Error) as failed:
+        volume.copy_in(out, "/to", overwrite=True)
+    assert reasons(failed) == {("folder", "a directory is in the way")}
+    assert volume.read_text("/outside/victim") == "precious" and volume.listdir("/outside") == ["victim"]
+    assert volume.read_text("/to/f") == "new" and volume.read_text("/to/d/victim") == "new"
+    assert not volume.islink("/to/d") and volume.stat("/to/hard").st_nlink == 1
+
+
+def patched(image, old, new):
+    """Replaces all that is in an image by what is as long."""
+    assert len(old) == len(new)
+    content = image.read_bytes()
+    assert old in content
+    image.write_bytes(content.replace(old, new))
+
+
+def test_an_image_can_t_lead_a_copy_out_of_its_target(tmp_path):
+    image, outside = tmp_path / "disk.img", tmp_path / "outside"
+    hectare.mkfs(image, "8M", features="^metadata_csum,^dir_index,^has_journal")
+    with hectare.open(image, "rw") as volume:
+        for folder, name in [("slashes", "NAMEAAAAA"), ("absolute", "NAMEBBBBB"), ("null", "NAMECCCCC")]:
+            volume.makedirs(f"/top/{folder}")
+            volume.write_text(f"/top/{folder}/{name}", "evil")
+        volume.makedirs("/top/dots/NM")
+        volume.write_text("/top/dots/NM/escaped", "evil")
+        volume.write_text("/top/good", "good")
+        # A link, and a directory of the same name behind it; and the other way round.
+        for first, second in [("TWINA", "TWINB"), ("PAIRB", "PAIRA")]:
+            volume.makedirs(f"/top/{first[:4]}")
+            for name in (first, second):
+                if name.endswith("A"):
+                    volume.symlink(str(outside), f"/top/{name[:4]}/{name}")
+                else:
+                    volume.mkdir(f"/top/{name[:4]}/{name}")
+                    volume.write_text(f"/top/{name[:4]}/{name}/victim", "evil")
+    patched(image, b"NAMEAAAAA", b"../../esc")
+    patched(image, b"NAMEBBBBB", b"/tmp/esca")
+    patched(image, b"NAMECCCCC", b"a\0b\0c\0d\0e")
+    patched(image, b"\x02\x02NM", b"\x02\x02..")
+    for name in (b"TWIN", b"PAIR"):
+        patched(image, name + b"A", name + b"X")
+        patched(image, name + b"B", name + b"X")
+    outside.mkdir()
+    (outside / "victim").write_text("precious")
+    with hectare.open(image) as volume:
+        for overwrite in (False, True):
+            out = tmp_path / f"in/{overwrite}/out"
+            with pytest.raises(shutil.Error) as failed:
+                volume.copy_out("/top", out, overwrite=overwrite)
+            assert {"slashes", "absolute", "null"} <= {source for source, _ in reasons(failed)}
+            assert (out / "good").read_text() == "good"
+            assert os.listdir(out.parent) == ["out"] and not os.path.exists("/tmp/esca")
+            assert set(os.listdir(out)) <= {"TWIN", "PAIR", "dots", "good"}
+    assert os.listdir(outside) == ["victim"] and (outside / "victim").read_text() == "precious"
+
+
+class Hostile:
+    """A volume whose directories hold what the library would not let through."""
+
+    def __init__(self, native, outside):
+        self.native = native
+        there = str(outside).encode()
+        self.names = [b"..", b"../../esc", there + b"/new", b".", b"", b"l", b"l", b"d", b"d", b"d"]
+        self.turn = 0
+
+    def __getattr__(self, name):
+        return getattr(self.native, name)
+
+    def entries(self, path):
+        return [(name, "-", 12) for name in self.names] if path == b"/top" else self.native.entries(path)
+
+    def stat(self, path, follow):
+        # A link at first, a directory when it is asked again, a file at last.
+        if path == b"/top/d":
+            self.turn += 1
+            path = [b"/link", b"/folder", b"/file"][self.turn % 3]
+        return self.native.stat(path, follow)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_volume_that_lies_can_t_lead_a_copy_out(volume, tmp_path, overwrite):
+    from hectare._trees import CopyOut
+
+    outside, out = tmp_path / "outside", tmp_path / "out"
+    outside.mkdir()
+    (outside / "victim").write_text("precious")
+    for path in ("/top/d", "/folder"):
+        volume.makedirs(path)
+        volume.write_text(f"{path}/victim", "evil")
+    volume.write_text("/file", "evil")
+    for path in ("/link", "/top/l"):
+        volume.symlink(str(outside), path)
+    copy, before = CopyOut(Hostile(volume._native, outside), overwrite, False, False, None), descriptors()
+    with pytest.raises(shutil.Error) as failed:
+        copy.start(b"/top", str(out))
+    assert descriptors() == before
+    assert len([1 for _, reason in reasons(failed) if reason == "this can't be a file's name"]) >= 4
+    assert os.listdir(outside) == ["victim"] and (outside / "victim").read_text() == "precious"
+    assert sorted(os.listdir(tmp_path)) == ["disk.img", "out", "outside"]
+
+
+def test_a_directory_that_lies_in_itself_ends(volume, tmp_path):
+    from hectare._trees import CopyOut
+
+    class Endless(Hostile):
+        def entries(self, path):
+            return [(b"x", "d", 12), (b"y", "d", 12)]
+
+        def stat(self, path, follow):
+            return self.native.stat(b"/top" if path == b"/top" else b"/folder", follow)
+
+    volume.mkdir("/top")
+    volume.mkdir("/folder")
+    copy = CopyOut(Endless(volume._native, ""), False, False, False, None)
+    with pytest.raises(shutil.Error) as failed:
+        copy.start(b"/top", str(tmp_path / "out"))
+    assert len(failed.value.args[0]) == 3 and sorted(os.listdir(tmp_path / "out")) == ["x"]
+
+
+def test_names_that_no_directory_can_have_are_errors():
+    """The walk of a copy refuses them itself, whatever the library says of such a directory."""
+    from hectare._trees import CopyOut
+
+    copy = CopyOut(None, False, False, False, None)
+    names = [b"b", b"..", b"a", b".", b"", b"x/y", b"/etc", b"nul\0", b"..."]
+    assert copy.kept(b"/d", names) == [b"...", b"a", b"b"]
+    assert {reason for _, _, reason in copy.errors} == {"this can't be a file's name"}
+    assert len(copy.errors) == 6
+
+
+def test_a_folder_that_others_replace_is_not_followed(tmp_path):
+    from hectare._trees import _Folder, _Lost
+
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    folder = _Folder(str(tmp_path / "a"))
+    (tmp_path / "a/l").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError):
+        folder.down(b"l", True)
+    folder.down(b"b", False)
+    (tmp_path / "a/b").rename(tmp_path / "outside/b")
+    with pytest.raises(_Lost):
+        folder.up()
+    folder.close()
+
+
+def test_a_file_that_others_replace_gets_no_link(volume, tmp_path):
+    out = tmp_path / "out"
+    volume.makedirs("/top/b")
+    volume.write_text("/top/a", "own")
+    volume.link("/top/a", "/top/b/again")
+    (tmp_path / "victim").write_text("precious")
+
+    def ignore(folder, names):
+        if folder == "/top/b":  # /top/a was copied before
+            (out / "a").unlink()
+            os.link(tmp_path / "victim", out / "a")
+        return []
+
+    assert volume.copy_out("/top", out, ignore=ignore).links == 0
+    assert (out / "b/again").read_text() == "own" and (tmp_path / "victim").stat().st_nlink == 2
+
+
+def test_errors_are_collected_and_the_rest_is_copied(volume, host, tmp_path):
+    volume.copy_in(host, "/copy")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "sub").write_text("in the way")
+    real, failing = os.symlink, []
+
+    def symlink(target, name, **more):
+        if target == b"/no/where":
+            failing.append(name)
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        real(target, name, **more)
+
+    os.symlink = symlink
+    try:
+        with pytest.raises(shutil.Error) as failed:
+            volume.copy_out("/copy", out, overwrite=True)
+    finally:
+        os.symlink = real
+    assert failed.value.args[0] == [("/copy/broken", str(out / "broken"), "Operation not permitted")]
+    assert isinstance(failed.value, OSError) and failing == [b"broken"]
+    assert (out / "sub/again").read_text() == "text\n"
+    (out / "sub/deeper").chmod(0o700)
+
+
+def test_a_file_that_is_not_whole_is_removed(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_bytes(b"a")
+    (source / "big").write_bytes(os.urandom(4 << 20))
+    (source / "z").write_bytes(b"z")
+    image = tmp_path / "small.img"
+    hectare.mkfs(image, "2M")
+    with hectare.open(image, "rw") as volume:
+        with pytest.raises(shutil.Error) as failed:
+            volume.copy_in(source, "/copy")
+        assert [source for source, _, _ in failed.value.args[0]] == [str(source / "big")]
+        assert sorted(volume.listdir("/copy")) == ["a", "z"]
+    e2fsck_clean(image)
+
+
+def test_what_is_wrong_with_the_two_directories_is_raised(volume, tmp_path):
+    volume.write_text("/f", "")
+    for kind, path in [(FileNotFoundError, "/none"), (NotADirectoryError, "/f")]:
+        with pytest.raises(kind) as failed:
+            volume.copy_out(path, tmp_path / "out")
+        assert failed.value.filename == path
+    (tmp_path / "file").write_text("")
+    for kind, path in [(FileNotFoundError, "none"), (NotADirectoryError, "file")]:
+        with pytest.raises(kind):
+            volume.copy_in(tmp_path / path, "/in")
+    assert not (tmp_path / "out").exists() and not volume.exists("/in")
+    volume.symlink("lost+found", "/link")
+    volume.copy_out("/link", tmp_path / "empty")
+    assert os.listdir(tmp_path / "empty") == []
+
+
+def test_reading_is_enough_to_copy_out_and_not_to_copy_in(image, host, tmp_path):
+    with hectare.open(image) as volume:
+        volume.copy_out("/", tmp_path / "out")
+        with pytest.raises(OSError) as failed:
+            volume.copy_in(host, "/in")
+        assert failed.value.errno == errno.EROFS
+    with pytest.raises(ValueError):
+        volume.copy_out("/", tmp_path / "closed")
+
+
+def test_ignored_names_are_left_out(volume, host, tmp_path):
+    seen = []
+
+    def ignore(folder, names):
+        seen.append(folder)
+        return shutil.ignore_patterns("s*", "caf*")(folder, names)
+
+    volume.copy_in(host, "/copy", ignore=ignore)
+    assert seen[0] == str(host) and not volume.exists("/copy/sub") and volume.exists("/copy/text")
+    volume.copy_out("/copy", tmp_path / "out", ignore=lambda folder, names: [n for n in names if n != "text"])
+    assert os.listdir(tmp_path / "out") == ["text"]
+
+
+def test_trees_may_be_deeper_than_python_recurses(volume, tmp_path):
+    before, depth, path = sys.getrecursionlimit(), 300, "/top"
+    volume.mkdir(path)
+    for _ in range(depth):
+        path += "/d"
+        volume.mkdir(path)
+    volume.write_text(path + "/end", "end")
+    sys.setrecursionlimit(250)
+    try:
+        out = volume.copy_out("/top", tmp_path / "out")
+        back = volume.copy_in(tmp_path / "out", "/again")
+        copied = volume.path("/top").copy("/third", preserve_metadata=True)
+        found = [sum(len(files) for _, _, files in volume.walk(top)) for top in ("/top", "/again")]
+        found.append(sum(len(files) for _, _, files in copied.walk(top_down=False)))
+    finally:
+        sys.setrecursionlimit(before)
+    assert out.directories == back.directories == depth + 1 and found == [1, 1, 1]
