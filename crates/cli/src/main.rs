@@ -23,7 +23,6 @@ mod image;
 mod image_device;
 mod image_path;
 mod journal_search;
-mod logging;
 mod logical;
 mod map;
 mod markup;
@@ -40,8 +39,6 @@ mod remote;
 mod reporter;
 mod reproducible;
 mod size_arg;
-#[cfg(feature = "lab")]
-mod spinner;
 #[cfg(feature = "store")]
 mod store;
 #[cfg(not(feature = "store"))]

@@ -66,7 +66,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "progress",
                 "size_arg",
             ],
-            &["remote", "spinner", "store", "store_absent", "umask"],
+            &["remote", "store", "store_absent", "umask"],
             &[
                 "dumpe2fs",
                 "entry",
@@ -79,7 +79,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "reporter",
                 "reproducible",
             ],
-            &["explanation", "image_device", "logging", "new_disk", "version"],
+            &["explanation", "image_device", "new_disk", "version"],
             &["logical"],
             &["disk_format", "write_args"],
             &["image"],
