@@ -30,6 +30,7 @@ mod memory;
 mod mount_helper;
 mod name;
 mod new_disk;
+mod os;
 mod output;
 mod partition_args;
 mod passwd;
@@ -103,7 +104,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     // Before any thread is started: reading the umask means setting it.
-    umask::note();
+    os::note_umask();
     let arguments = mount_helper::complete(std::env::args_os().collect(), |name| {
         Cli::command().find_subcommand(name).is_some()
     });
@@ -111,6 +112,9 @@ fn main() -> ExitCode {
     let at = command::mkfs::command_at(&arguments);
     let arguments = command::find::spelt(arguments, at);
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
+    if let Err(failure) = os::check_arguments(&arguments) {
+        return reporter.end(failure);
+    }
     if version::is_asked(&arguments) {
         return version::print().map_or_else(|failure| reporter.end(failure), |()| ExitCode::SUCCESS);
     }

@@ -66,6 +66,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "progress",
                 "size_arg",
             ],
+            &["os"],
             &["remote", "store", "store_absent", "umask"],
             &[
                 "dumpe2fs",

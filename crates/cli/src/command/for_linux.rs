@@ -1,5 +1,6 @@
-//! Commands that need Linux: mounts, what is asked of their servers, experiments. `store` needs no Linux, and is
-//! here for its place in the help.
+//! Commands that need Linux: mounts, what is asked of their servers, experiments. This list is the only
+//! one; another host has `not_here` in its place. `store` needs no Linux, and is in both for its place in
+//! the help.
 
 #[cfg(feature = "lab")]
 mod age;

@@ -5,16 +5,18 @@
 //! that can't be opened (links, devices) are set through `/proc/self/fd`, on the very object that was made.
 //! So a user with write access to the directory can spoil the copy, but not redirect it.
 //!
-//! An image may be hostile, so what gives its files power over the host is kept only on request ([`Rights`]).
-//! Keeping owners needs root; where that is refused, the owner stays as it is, as with `cp -a`, and set-ID
-//! bits and capabilities are dropped. So are attributes that the host's file system or a missing right does
-//! not allow. Both are counted, and reported once.
+//! An image may be hostile, so what gives its files power over the host is kept only on request
+//! ([`Rights`](super::Rights)). Keeping owners needs root; where that is refused, the owner stays as it is,
+//! as with `cp -a`, and set-ID bits and capabilities are dropped. So are attributes that the host's file
+//! system or a missing right does not allow. Both are counted, and reported once.
 
+mod below;
 mod origin;
 mod target;
 
+pub(crate) use below::Below;
 pub(crate) use origin::{LocalOrigin, Node};
-pub(crate) use target::{LocalTarget, Rights};
+pub(crate) use target::LocalTarget;
 
 use crate::copy::Reason;
 use crate::output::reason as io_reason;
