@@ -48,9 +48,14 @@ pub(crate) mod undo;
 pub(crate) mod verity;
 pub(crate) mod xattr;
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod for_linux;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+mod not_here;
 
 use crate::failure::Outcome;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+use not_here as for_linux;
 
 /// The command to run.
 #[derive(clap::Subcommand)]

@@ -7,6 +7,9 @@
 //! Exit codes: 0 done, 1 failed with a line on standard error that names the thing and the reason, 2 wrong
 //! usage.
 
+// What only commands for Linux use.
+#![cfg_attr(not(all(target_os = "linux", not(hectare_portable))), allow(dead_code))]
+
 mod batch;
 mod clock;
 mod command;

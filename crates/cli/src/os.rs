@@ -1,4 +1,5 @@
-//! What the command line uses of the operating system: in one place, so that another host needs one more file.
+//! What the command line uses of the operating system, with one implementation for Linux and one of the
+//! standard library for every other host (and for Linux with `--cfg hectare_portable`).
 //!
 //! Bytes and names, open files and errors come from [`hectare_device::os`], metadata from `hectare-host`;
 //! copying out of and into directories of the host has a directory of its own (`copy/host`). What needs
@@ -8,15 +9,31 @@
 //!   ([`check_arguments`]), so no path of the host is ever made of a part of one.
 //! - A drive letter belongs to the path, not to what ends at a colon ([`drive_len`]).
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod linux;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+mod portable;
+#[cfg(unix)]
 mod signals;
+#[cfg(windows)]
+mod signals_windows;
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub(crate) use linux::{
     FUSE_PROTOCOL, HAS_ALL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
     is_block_device, is_mount, is_root, limit_memory, memory_limit, note_umask, owner, random_uuid,
     same_file, sync_folder, times, umask,
 };
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+pub(crate) use portable::{
+    FUSE_PROTOCOL, HAS_ALL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
+    is_block_device, is_mount, is_root, limit_memory, memory_limit, new_file, note_umask, open_to_set_times,
+    owner, random_uuid, same_file, set_mode, set_owner, symlink, sync_folder, times, umask,
+};
+#[cfg(unix)]
 pub(crate) use signals::Ending;
+#[cfg(windows)]
+pub(crate) use signals_windows::Ending;
 
 use crate::failure::{Failure, Outcome};
 use std::ffi::OsString;

@@ -1,6 +1,9 @@
 //! `hectare defrag`.
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod live;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+mod no_mounts;
 mod pack;
 mod whole;
 
@@ -16,6 +19,8 @@ use crate::write_args::Writing;
 use hectare_engine::{Error, Gathered, Kind, Result};
 use hectare_units::{Blocks, InodeNr};
 use indicatif::HumanBytes;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+use no_mounts as live;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
