@@ -1,9 +1,5 @@
 //! The commands, one per file: arguments, help and implementation.
 
-#[cfg(feature = "lab")]
-pub(crate) mod age;
-#[cfg(feature = "lab")]
-pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod chattr;
@@ -33,33 +29,33 @@ pub(crate) mod map;
 pub(crate) mod mkdir;
 pub(crate) mod mke2fs;
 pub(crate) mod mkfs;
-pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod quota;
 pub(crate) mod repair;
-#[cfg(feature = "lab")]
-pub(crate) mod reproduce;
 pub(crate) mod resize;
 pub(crate) mod rm;
 pub(crate) mod salvage;
 pub(crate) mod serve;
 pub(crate) mod sh;
-pub(crate) mod shutdown;
 pub(crate) mod stat;
-pub(crate) mod stats;
 #[cfg(feature = "store")]
 pub(crate) mod store;
-pub(crate) mod sync;
 pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod trim;
 pub(crate) mod tune;
-pub(crate) mod umount;
 pub(crate) mod undo;
 pub(crate) mod verity;
 pub(crate) mod xattr;
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
+mod for_linux;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+mod not_here;
+
 use crate::failure::Outcome;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+use not_here as for_linux;
 
 /// The command to run.
 #[derive(clap::Subcommand)]
@@ -107,19 +103,8 @@ pub(crate) enum Command {
     Defrag(defrag::Arguments),
     Explain(explain::Arguments),
     Serve(Box<serve::Arguments>),
-    Mount(mount::Arguments),
-    Umount(umount::Arguments),
-    Shutdown(shutdown::Arguments),
-    Stats(stats::Arguments),
-    #[cfg(feature = "store")]
-    Store(store::Arguments),
-    Sync(sync::Arguments),
-    #[cfg(feature = "lab")]
-    Age(age::Arguments),
-    #[cfg(feature = "lab")]
-    Bench(bench::Arguments),
-    #[cfg(feature = "lab")]
-    Reproduce(reproduce::Arguments),
+    #[command(flatten)]
+    ForLinux(for_linux::Command),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
 }
@@ -193,19 +178,7 @@ impl Command {
             Self::Defrag(arguments) => defrag::run(&arguments),
             Self::Explain(arguments) => explain::run(&arguments),
             Self::Serve(arguments) => serve::run(&arguments),
-            Self::Mount(arguments) => mount::run(&arguments),
-            Self::Umount(arguments) => umount::run(&arguments),
-            Self::Shutdown(arguments) => shutdown::run(&arguments),
-            Self::Stats(arguments) => stats::run(&arguments),
-            #[cfg(feature = "store")]
-            Self::Store(arguments) => store::run(&arguments),
-            Self::Sync(arguments) => sync::run(&arguments),
-            #[cfg(feature = "lab")]
-            Self::Age(arguments) => age::run(&arguments),
-            #[cfg(feature = "lab")]
-            Self::Bench(arguments) => bench::run(&arguments),
-            #[cfg(feature = "lab")]
-            Self::Reproduce(arguments) => reproduce::run(&arguments),
+            Self::ForLinux(command) => command.run(),
             Self::Completions(arguments) => completions::run(&arguments),
             Self::Manual(arguments) => manual::run(&arguments),
         }

@@ -21,6 +21,7 @@ mod ordered;
 pub(crate) mod volume;
 
 use crate::failure::{Failure, LeftOut, Outcome};
+use crate::image_path::split;
 use crate::name::join;
 use crate::progress::Progress;
 use content::Pool;
@@ -130,6 +131,10 @@ pub(crate) trait Origin: Sync {
     fn xattrs(&self, node: &Self::Node, follow: bool) -> Result<Xattrs, Reason>;
     /// Its inode, if it lies in this volume.
     fn inode_in(&self, node: &Self::Node, volume: &hectare_engine::Volume) -> Option<InodeNr>;
+    /// The last name of a path as it was given: empty for a root, and can be `.` or `..`.
+    fn last_name<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        split(path).1
+    }
     /// A path from the origin's top, for messages.
     fn show(&self, path: &[u8]) -> String;
     /// Whether it is a regular file with one name; asked of ordered origins only.
@@ -152,6 +157,10 @@ pub(crate) trait Target: Sync {
     type File: Send;
     /// The first name of a file that gets several.
     type First;
+    /// Why nothing of this name can be created, if that is so.
+    fn refuses_name(&self, _dir: &Self::Dir, _name: &[u8]) -> Option<Reason> {
+        None
+    }
     /// Why nothing of this kind can be created, if that is so.
     fn refuses(&self, kind: Kind) -> Option<&'static str>;
     /// The kind of file with this name, if it exists; links are not followed.
@@ -356,6 +365,9 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         to: Vec<u8>,
         follow: bool,
     ) -> Outcome {
+        if let Some(reason) = self.target.refuses_name(dir, name) {
+            return self.leave_out(from, reason);
+        }
         if O::ORDERED && self.origin.is_plain_file(node) {
             return self.plain_file(node, from, dir, name, &to);
         }

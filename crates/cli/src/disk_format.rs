@@ -7,8 +7,8 @@ use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, file_device};
 use crate::name::shown;
 use hectare_device::FileDevice;
+use hectare_device::os::OsStrExt;
 use hectare_disk::Format;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Extensions and what qemu-img calls the format.

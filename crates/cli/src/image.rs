@@ -18,13 +18,13 @@ use crate::partition_args::Part;
 use crate::remote::{adapt_to_server, mention_unprotected};
 use crate::write_args::{Explain, Journal, Looking, Tolerant, Writing};
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_engine::{Error, JournalDevice, OpenOptions, Volume};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{GroupNr, InodeNr};
 use std::cell::RefCell;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

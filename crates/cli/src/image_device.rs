@@ -9,6 +9,7 @@ use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::partition_args::Part;
 use crate::remote;
+use hectare_device::os::OsStrExt;
 use hectare_device::{Device, FileDevice, FileOptions, Topology};
 use hectare_disk::{Format, Named};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
@@ -17,7 +18,6 @@ use hectare_mmp::Hold as Mark;
 use hectare_probe::in_usual_places;
 use hectare_units::Bytes;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 

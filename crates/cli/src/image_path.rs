@@ -9,15 +9,17 @@
 //!
 //! In a batch (`sh`) there is one image: `:PATH` is inside, anything else of the host where that is possible.
 //!
+//! A drive letter ends no image: `C:\disk.img:/etc`.
+//!
 //! Paths inside an image are bytes and always start at its root.
 
 use crate::batch;
 use crate::name::shown;
+use crate::os;
 use crate::remote;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use hectare_device::os::{OsStrExt, path_of};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Something inside an image.
@@ -58,7 +60,7 @@ impl ImagePath {
 
     fn cut(bytes: &[u8], at: usize) -> Self {
         let (image, path) = (&bytes[..at], &bytes[at + 1..]);
-        Self { image: Path::new(OsStr::from_bytes(image)).to_owned(), path: path.to_vec() }
+        Self { image: path_of(image), path: path.to_vec() }
     }
 
     /// The place as it is named in messages.
@@ -113,35 +115,28 @@ impl Operand {
 
 /// The first colon with an existing file or block device before it.
 fn image_end(bytes: &[u8]) -> Option<usize> {
-    if remote::is_address(Path::new(OsStr::from_bytes(bytes))) {
+    if remote::is_address(&path_of(bytes)) {
         return remote::end_of_address(bytes);
     }
-    colons(bytes).find(|at| is_image(Path::new(OsStr::from_bytes(&bytes[..*at]))))
+    colons(bytes).find(|at| is_image(&path_of(&bytes[..*at])))
 }
 
 /// Where the image would end if there were one; an argument that exists as it stands has none.
 fn first_colon_of_missing(bytes: &[u8]) -> Option<usize> {
-    let whole = Path::new(OsStr::from_bytes(bytes));
-    if is_image(whole) { None } else { colons(bytes).find(|at| *at > 0) }
+    if is_image(&path_of(bytes)) { None } else { colons(bytes).find(|at| *at > 0) }
 }
 
+/// The colons that may end an image: not the one behind a drive letter.
 fn colons(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at)
+    let drive = os::drive_len(&path_of(bytes));
+    bytes.iter().enumerate().skip(drive).filter(|(_, byte)| **byte == b':').map(|(at, _)| at)
 }
 
 fn is_image(path: &Path) -> bool {
     if remote::is_address(path) {
         return true;
     }
-    std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.file_type().is_block_device())
-}
-
-/// Whether two paths lead to one file.
-pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
-    match (std::fs::metadata(a), std::fs::metadata(b)) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => a == b,
-    }
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || os::is_block_device(&meta))
 }
 
 /// A path split into the directory and the last name; the name is empty for the root, and can be `.` or `..`.
@@ -178,6 +173,16 @@ mod tests {
         assert_eq!(Operand::parse("./none:x".as_ref()), Operand::Local("./none:x".into()));
         assert_eq!(Operand::parse("none".as_ref()), Operand::Local("none".into()));
         assert_eq!(ImagePath::parse("none.img:/a".as_ref()).show(), "none.img:/a");
+    }
+
+    #[test]
+    fn a_drive_letter_ends_no_image() {
+        let argument = r"C:\none.img:/etc/a:b";
+        let (image, path) =
+            if cfg!(windows) { (r"C:\none.img", "/etc/a:b") } else { ("C", r"\none.img:/etc/a:b") };
+        assert_eq!(Operand::parse(argument.as_ref()), inside(Path::new(image), path));
+        let local = Operand::parse(r"C:\none".as_ref());
+        assert_eq!(matches!(local, Operand::Local(_)), cfg!(windows));
     }
 
     #[test]

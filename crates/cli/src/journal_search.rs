@@ -2,7 +2,7 @@
 //!
 //! Looked at is every device in `/sys/class/block` that has a size, that `/dev` has under its name and number,
 //! and that this process may read: 2 KiB of each. An image file is found only as a loop device. What can't be
-//! read is passed over, since it is no business of the caller.
+//! read is passed over, since it is no business of the caller. On another host than Linux none is looked at.
 //!
 //! Invariant: two devices with one name (a copy, a path of a multipath device) are an error that names both,
 //! for a log that is replayed from the wrong one is lost data.
@@ -10,18 +10,17 @@
 //! What it is not: a check of the journal, which the engine makes when it opens what was found.
 
 use crate::failure::{Failure, Outcome};
+use crate::os;
+use hectare_device::os::FileExt;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::raw::SuperBlock;
 use hectare_ext4::superblock::MAGIC;
 use hectare_journal::recovery::uuid_text;
-use rustix::fs::{Mode, OFlags};
 use std::fmt;
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
 use zerocopy::FromBytes;
 
-const DEVICES: &str = "/sys/class/block";
 const SUPERBLOCK_AT: u64 = 1024;
 
 /// What an external journal is known by.
@@ -67,8 +66,8 @@ impl fmt::Display for Wanted {
 
 /// The block device that holds the journal; `None` if none that can be read does.
 pub(crate) fn search(wanted: &Wanted) -> Outcome<Option<PathBuf>> {
-    let names = fs::read_dir(DEVICES).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = names.filter_map(|name| holder(&name.path(), wanted)).collect();
+    let holders = os::block_devices().filter(|(_, device)| holds(device, wanted) == Some(true));
+    let mut found: Vec<PathBuf> = holders.map(|(path, _)| path).collect();
     found.sort();
     match &found[..] {
         [one, other, ..] => Err(Failure::of(
@@ -82,24 +81,11 @@ pub(crate) fn search(wanted: &Wanted) -> Outcome<Option<PathBuf>> {
     }
 }
 
-/// The path of a device of `/sys/class/block`, if it holds the journal.
-fn holder(entry: &Path, wanted: &Wanted) -> Option<PathBuf> {
-    let text = |name: &str| fs::read_to_string(entry.join(name)).ok();
-    if text("size")?.trim() == "0" {
-        return None;
-    }
-    let path = Path::new("/dev").join(entry.file_name()?.to_str()?.replace('!', "/"));
-    let number = fs::metadata(&path).ok().filter(|found| found.file_type().is_block_device())?.rdev();
-    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    if text("dev")?.trim() != number {
-        return None;
-    }
-    // Without waiting for a medium.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);
+/// Whether a device holds the journal; `None` if it can't be read.
+fn holds(device: &File, wanted: &Wanted) -> Option<bool> {
     let mut bytes = [0; size_of::<SuperBlock>()];
-    file.read_exact_at(&mut bytes, SUPERBLOCK_AT).ok()?;
-    wanted.is(&SuperBlock::read_from_bytes(&bytes).ok()?).then_some(path)
+    device.read_exact_at(&mut bytes, SUPERBLOCK_AT).ok()?;
+    Some(wanted.is(&SuperBlock::read_from_bytes(&bytes).ok()?))
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use crate::image_device::{Hold, disk_of, file_device, holds_ext, whole_device};
 use crate::name::shown;
 use crate::partition_args::Part;
 use crate::remote::is_address;
+use hectare_device::os::OsStrExt;
 use hectare_device::{Device, FileDevice, SliceDevice};
 use hectare_lvm::{VolumeSet, is_physical_volume};
 use hectare_units::Bytes;
 use parking_lot::Mutex;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 

@@ -7,6 +7,9 @@
 //! Exit codes: 0 done, 1 failed with a line on standard error that names the thing and the reason, 2 wrong
 //! usage.
 
+// What only commands for Linux use.
+#![cfg_attr(not(all(target_os = "linux", not(hectare_portable))), allow(dead_code))]
+
 mod batch;
 mod clock;
 mod command;
@@ -23,7 +26,6 @@ mod image;
 mod image_device;
 mod image_path;
 mod journal_search;
-mod logging;
 mod logical;
 mod map;
 mod markup;
@@ -31,6 +33,7 @@ mod memory;
 mod mount_helper;
 mod name;
 mod new_disk;
+mod os;
 mod output;
 mod partition_args;
 mod passwd;
@@ -40,8 +43,6 @@ mod remote;
 mod reporter;
 mod reproducible;
 mod size_arg;
-#[cfg(feature = "lab")]
-mod spinner;
 #[cfg(feature = "store")]
 mod store;
 #[cfg(not(feature = "store"))]
@@ -106,7 +107,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     // Before any thread is started: reading the umask means setting it.
-    umask::note();
+    os::note_umask();
     let arguments = mount_helper::complete(std::env::args_os().collect(), |name| {
         Cli::command().find_subcommand(name).is_some()
     });
@@ -114,6 +115,9 @@ fn main() -> ExitCode {
     let at = command::mkfs::command_at(&arguments);
     let arguments = command::find::spelt(arguments, at);
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
+    if let Err(failure) = os::check_arguments(&arguments) {
+        return reporter.end(failure);
+    }
     if version::is_asked(&arguments) {
         return version::print().map_or_else(|failure| reporter.end(failure), |()| ExitCode::SUCCESS);
     }

@@ -9,16 +9,15 @@
 //! A command that can put what it has to remember elsewhere keeps a quarter of the limit in memory, and
 //! without a limit half of what the machine has free ([`for_staging`]).
 //!
+//! Other hosts than Linux have no such limit, and refuse the option.
+//!
 //! What this is not: a promise that a command works within the limit.
 
 use crate::failure::{Failure, Outcome};
+use crate::os;
 use crate::size_arg::parse_size;
 use hectare_engine::OpenOptions;
 use hectare_units::Bytes;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::SIGABRT;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// The smallest limit accepted: no command could do anything with less.
 const LEAST: u64 = 32 << 20;
@@ -47,19 +46,15 @@ impl MaxMemory {
         if bytes < LEAST {
             return Err(Failure::Usage(format!("--max-memory: at least {} MiB are needed", LEAST >> 20)));
         }
-        let failed = |error: std::io::Error| Failure::of("--max-memory", error);
-        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-        setrlimit(Resource::Data, limit).map_err(|error| failed(error.into()))?;
-        let always = Arc::new(AtomicBool::new(true));
-        signal_hook::flag::register_conditional_shutdown(SIGABRT, 1, always).map_err(failed)?;
-        Ok(())
+        os::limit_memory(bytes).map_err(|error| Failure::of("--max-memory", error))
     }
 }
 
 /// Options whose caches fit the process's limit.
 pub(crate) fn bounded(options: OpenOptions) -> OpenOptions {
-    let limit = getrlimit(Resource::Data).current;
-    let Some(part) = limit.and_then(|limit| usize::try_from(limit / CACHE_PART).ok()) else { return options };
+    let Some(part) = os::memory_limit().and_then(|limit| usize::try_from(limit / CACHE_PART).ok()) else {
+        return options;
+    };
     let (cache_bytes, cache_inodes) =
         (options.cache_bytes.min(part), options.cache_inodes.min(part / INODE_LEN));
     OpenOptions { cache_bytes, cache_inodes, ..options }
@@ -67,7 +62,7 @@ pub(crate) fn bounded(options: OpenOptions) -> OpenOptions {
 
 /// Memory for what a command stages and can put elsewhere.
 pub(crate) fn for_staging() -> Bytes {
-    match getrlimit(Resource::Data).current {
+    match os::memory_limit() {
         Some(limit) => Bytes::new(limit / STAGED_PART),
         None => Bytes::new(free() / FREE_PART),
     }

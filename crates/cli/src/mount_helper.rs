@@ -9,6 +9,7 @@
 //! Hazard: `mount.fuse3` adds `dev,suid` whenever root mounts, so options that come that way are marked as
 //! such.
 
+use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -25,9 +26,15 @@ const FORMATTERS: [(&str, &str, Option<&str>); 5] = [
 /// Marks options to which `mount.fuse` has added some.
 pub(crate) const ADDED: &str = "by-mount-fuse";
 
+/// The name by which the program was called, without the ending that a host gives programs.
+pub(crate) fn called(arguments: &[OsString]) -> Option<String> {
+    let name = Path::new(arguments.first()?).file_name()?.to_string_lossy();
+    Some(name.strip_suffix(EXE_SUFFIX).unwrap_or(&name).to_owned())
+}
+
 /// The arguments, the program's name first, with the implied command inserted.
 pub(crate) fn complete(mut arguments: Vec<OsString>, is_command: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
-    let called = arguments.first().map(Path::new).and_then(Path::file_name).map(OsStr::to_string_lossy);
+    let called = called(&arguments);
     let helper =
         HELPERS.iter().find(|(start, _)| called.as_ref().is_some_and(|name| name.starts_with(start)));
     let formatter = FORMATTERS.iter().find(|(name, ..)| called.as_deref() == Some(*name));

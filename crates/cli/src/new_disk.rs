@@ -8,13 +8,12 @@ use crate::failure::{Failure, Outcome};
 use crate::name::shown;
 use crate::output::reason;
 use crate::reproducible;
+use hectare_device::os::{OsStrExt, borrowed};
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
 use hectare_disk::{New, android, create};
 use hectare_units::{Bytes, random};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -142,7 +141,7 @@ fn publish(pending: PendingFile) -> Outcome {
 fn write_sparse(disk: &dyn Device, pending: &PendingFile, name: &str) -> Outcome {
     let failed = |error: std::io::Error| Failure::of(name, reason(&error));
     let file =
-        pending.device().claim().and_then(|claim| claim.as_fd().try_clone_to_owned()).map_err(failed)?;
+        pending.device().claim().and_then(|claim| borrowed(&claim).try_clone_to_owned()).map_err(failed)?;
     let mut out = BufWriter::with_capacity(BUFFER, File::from(file));
     android::write(disk, &mut out).map_err(|error| Failure::Line(error.to_string()))?;
     out.flush().map_err(failed)

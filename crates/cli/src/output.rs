@@ -3,10 +3,10 @@
 use crate::failure::{Failure, Outcome};
 use crate::name::{inert, shown};
 use hectare_device::check_output_place;
+use hectare_device::os::OsStrExt;
 use serde::Serialize;
 use std::fmt;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Standard output. To be finished with [`Output::finish`], or buffered output may be lost unnoticed.

@@ -7,10 +7,10 @@
 //! it, as text.
 
 use crate::failure::{Failure, tell};
+use crate::mount_helper::called;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
@@ -40,8 +40,7 @@ impl Reporter {
         let options = || arguments.iter().skip(1).take_while(|argument| *argument != "--");
         let command = options().filter_map(|argument| argument.to_str()).find(|name| is_command(name));
         // What stands in for another formatter exits as that does.
-        let called = arguments.first().map(Path::new).and_then(Path::file_name);
-        let stands_in = command == Some("mke2fs") || called.is_some_and(|name| name == "mkfs.xfs");
+        let stands_in = command == Some("mke2fs") || called(arguments).as_deref() == Some("mkfs.xfs");
         let misused = match command {
             _ if stands_in => FAILED,
             Some("repair") => REPAIR_MISUSED,

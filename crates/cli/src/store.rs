@@ -8,12 +8,15 @@ use crate::heading;
 use crate::name::shown;
 use crate::size_arg::parse_size;
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_store::{Address, Bucket, Cost, DEFAULT_CHUNK, Opened, Options, kind_of};
 use hectare_units::Bytes;
 use parking_lot::Mutex;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+
+/// The version of the manifests that are written.
+pub(crate) const MANIFEST: Option<u32> = Some(hectare_store::MANIFEST_VERSION);
 
 static ARGUMENTS: OnceLock<StoreArguments> = OnceLock::new();
 /// The stores that were used, for their costs at the end.

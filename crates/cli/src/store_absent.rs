@@ -3,11 +3,13 @@
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_units::Bytes;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// No manifests are written.
+pub(crate) const MANIFEST: Option<u32> = None;
 const SCHEMES: [&str; 6] = ["s3://", "gs://", "az://", "file+store://", "https://", "http://"];
 
 /// There are none.

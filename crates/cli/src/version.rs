@@ -6,6 +6,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Output;
+use crate::{os, store};
 use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use std::ffi::OsString;
 
@@ -29,8 +30,6 @@ pub(crate) fn print() -> Outcome {
 
 fn lines() -> Vec<(&'static str, String)> {
     let (written, read) = features();
-    let (major, minor) = hectare_fuse::PROTOCOL;
-    #[cfg_attr(not(feature = "store"), allow(unused_mut))]
     let mut lines = vec![
         ("", concat!("hectare ", env!("CARGO_PKG_VERSION")).to_owned()),
         ("compiler", env!("HECTARE_COMPILER").to_owned()),
@@ -38,16 +37,15 @@ fn lines() -> Vec<(&'static str, String)> {
         ("features", built_with().join(" ")),
         ("ext4, written", written.join(" ")),
         ("ext4, read only", read.join(" ")),
-        ("FUSE", format!("{major}.{minor}")),
     ];
-    #[cfg(feature = "store")]
-    lines.push(("object stores, manifest", hectare_store::MANIFEST_VERSION.to_string()));
+    lines.extend(os::FUSE_PROTOCOL.map(|(major, minor)| ("FUSE", format!("{major}.{minor}"))));
+    lines.extend(store::MANIFEST.map(|version| ("object stores, manifest", version.to_string())));
     lines
 }
 
 /// The features of the package that are on.
 fn built_with() -> Vec<&'static str> {
-    let known = [("lab", cfg!(feature = "lab")), ("store", cfg!(feature = "store"))];
+    let known = [("lab", cfg!(feature = "lab") && os::HAS_ALL), ("store", store::MANIFEST.is_some())];
     let on: Vec<_> = known.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
     if on.is_empty() { vec!["none"] } else { on }
 }

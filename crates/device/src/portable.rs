@@ -27,7 +27,7 @@ use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::Mutex;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -18,13 +18,13 @@
 //!
 //! What this is not: storage. Nothing is there for another process, or after this one.
 
+use hectare_device::os::FileExt;
 use hectare_device::{Error, Operation, Reason, Result, Span};
 use hectare_ext4::checksum::crc32c;
 use hectare_units::{Bytes, OutOfMemory, index_of, low32, memory, u64_of, usize_of};
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a page.

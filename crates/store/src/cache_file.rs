@@ -21,17 +21,18 @@
 //! Hazard: two threads may write the same slot at once, if it changed hands in between. The bytes are then
 //! a mixture, which the checksum shows.
 
+mod open;
+
 use crate::codec::{Fields, seal, sum, unsealed};
 use crate::manifest::ObjectId;
 use crate::{Error, Result};
 use bytes::Bytes as Data;
+use hectare_device::os::FileExt;
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::Mutex;
-use rustix::fs::OFlags;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -109,20 +110,12 @@ impl CacheFile {
             let text = text.split(" (os error").next().unwrap_or_default().to_owned();
             Error::Cache(format!("the cache file {shown} can't be used: {text}"))
         };
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0))
-            .open(wanted.path)
-            .map_err(failed)?;
+        let file = open::open(wanted.path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return refuse("is no regular file".to_owned());
         }
-        if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        if !open::is_trusted(&metadata) {
             return refuse("is another user's, or others may write it, so it can't be trusted".to_owned());
         }
         match file.try_lock() {
@@ -314,4 +307,5 @@ fn head_of(head: &[u8], life: u64) -> Option<(ObjectId, u32, u64)> {
 }
 
 #[cfg(test)]
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod tests;

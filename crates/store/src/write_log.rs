@@ -223,6 +223,7 @@ fn record(file: &File, size: u64, place: u64, sequence: u64) -> Option<(Change, 
 
 /// Makes directories for their owner alone, where the host has owners.
 fn private() -> DirBuilder {
+    #[cfg_attr(not(unix), allow(unused_mut))]
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

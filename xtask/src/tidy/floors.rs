@@ -66,7 +66,8 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "progress",
                 "size_arg",
             ],
-            &["remote", "spinner", "store", "store_absent", "umask"],
+            &["os"],
+            &["remote", "store", "store_absent", "umask"],
             &[
                 "dumpe2fs",
                 "entry",
@@ -79,7 +80,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "reporter",
                 "reproducible",
             ],
-            &["explanation", "image_device", "logging", "new_disk", "version"],
+            &["explanation", "image_device", "new_disk", "version"],
             &["logical"],
             &["disk_format", "write_args"],
             &["image"],

@@ -6,8 +6,8 @@ mod like;
 pub(super) mod volume_source;
 
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_path::same_file;
 use crate::name::shown;
+use crate::os::same_file;
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
@@ -15,13 +15,13 @@ use crate::remote::first_features;
 use crate::reproducible::epoch as source_date_epoch;
 use content::{ContentArguments, read};
 use goal::Target;
+use hectare_device::os::OsStrExt;
 use hectare_mkfs::whole_pages;
 use hectare_populate::{Explanation, Image, ImageError, Size, Tree, reproducible};
 use hectare_units::Bytes;
 use hectare_units::hex;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Make an image from a directory, a tar archive or a container image

@@ -7,6 +7,7 @@ use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::write_args::Looking;
 use hectare_check::{Options, Problem, Report};
+use hectare_device::os::OsStrExt;
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
@@ -15,7 +16,6 @@ use hectare_journal::recovery::{self, LogMap, RecoveryError};
 use hectare_units::GroupNr;
 use serde::Serialize;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -8,17 +8,18 @@ use crate::copy::{Goal, Options, Origin, copy};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::image_device::{Hold, whole_device};
-use crate::image_path::{ImagePath, Operand, same_file, split};
+use crate::image_path::{ImagePath, Operand, split};
 use crate::name::shown;
+use crate::os::{is_root, same_file};
 use crate::output::reason;
 use crate::partition_args::{Part, SourcePart};
 use crate::progress::Progress;
 use crate::reproducible;
 use crate::write_args::{Journal, Looking, Tolerant, Writing};
+use hectare_device::os::OsStrExt;
 use hectare_engine::{Error, Timestamp};
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Copy files into, out of, or between images
@@ -126,7 +127,7 @@ impl Arguments {
     fn rights(&self) -> Rights {
         Rights {
             attributes: self.options().preserve,
-            set_id: self.archive && rustix::process::geteuid().is_root(),
+            set_id: self.archive && is_root(),
             devices: self.archive || self.devices,
         }
     }
@@ -205,9 +206,8 @@ fn each(sources: &[Operand], mut copy: impl FnMut(&Operand) -> Outcome) -> Outco
     result
 }
 
-/// The name a source gives its copy; `None` if only its content is copied.
-fn own_name(path: &[u8]) -> Option<Vec<u8>> {
-    let name = split(path).1;
+/// The name a source gives its copy, by its last name; `None` if only its content is copied.
+fn own_name(name: &[u8]) -> Option<Vec<u8>> {
     (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec())
 }
 
@@ -242,7 +242,7 @@ fn into<O: Origin>(
     let goal = goal_inside(
         image,
         &place.path,
-        own_name(path),
+        own_name(origin.last_name(path)),
         several,
         source_is_dir,
         arguments.options().recursive,
@@ -287,7 +287,7 @@ fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progre
     let nr = image.resolve(&source.path, arguments.options().follow)?;
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
     let (folder, name) = match std::fs::metadata(to) {
-        Ok(meta) if meta.is_dir() => (to.to_owned(), own_name(&source.path)),
+        Ok(meta) if meta.is_dir() => (to.to_owned(), own_name(split(&source.path).1)),
         Ok(_) if several => return Err(fail(to, Error::NotADirectory.to_string())),
         Err(error) if several || error.kind() != std::io::ErrorKind::NotFound => {
             return Err(fail(to, reason(&error)));

@@ -1,6 +1,9 @@
 //! `hectare defrag`.
 
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod live;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+mod no_mounts;
 mod pack;
 mod whole;
 
@@ -8,14 +11,16 @@ use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, change_each, read_each};
 use crate::image_path::ImagePath;
 use crate::name::absolute;
+use crate::os;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::walk::{self, Met, Visitor};
 use crate::write_args::Writing;
 use hectare_engine::{Error, Gathered, Kind, Result};
-use hectare_fuse::mounted_image;
 use hectare_units::{Blocks, InodeNr};
 use indicatif::HumanBytes;
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
+use no_mounts as live;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
@@ -76,7 +81,7 @@ struct Inside<'a, 'b> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let is_mounted = |place: &&OsString| mounted_image(Path::new(place)).is_ok();
+    let is_mounted = |place: &&OsString| os::is_mount(Path::new(place));
     let (mounted, inside): (Vec<_>, Vec<_>) = arguments.places.iter().partition(is_mounted);
     let inside: Vec<ImagePath> = inside.into_iter().map(|place| ImagePath::parse(place)).collect();
     if !arguments.free {

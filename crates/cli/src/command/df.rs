@@ -5,10 +5,10 @@ use crate::image::Image;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::write_args::Looking;
+use hectare_device::os::OsStrExt;
 use hectare_engine::StatFs;
 use indicatif::HumanBytes;
 use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Show how full volumes are

@@ -9,11 +9,11 @@ use crate::output::{Output, write_file};
 use crate::picture::svg;
 use crate::size_arg::parse_size;
 use crate::write_args::{Looking, Policies, Tuning};
+use hectare_device::os::OsStrExt;
 use hectare_engine::{Ask, AskGoal, Explanation, OpenOptions};
 use hectare_units::{BlockNr, Clusters};
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Explain allocation: what each pass of the search skips and why, what it scans, and what it allocates
@@ -95,7 +95,7 @@ fn of_mount(arguments: &Arguments) -> Outcome<Explanation> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::of(shown(arguments.place.as_os_str().as_bytes()), shown(error.to_string().as_bytes()))
     };
-    let told = hectare_monitor::explanation(&arguments.place).map_err(|error| fail(&error))?;
+    let told = crate::os::explanation_of_mount(&arguments.place).map_err(|error| fail(&error))?;
     told.ok_or_else(|| fail(&"it was not mounted with --explain, so nothing is recorded"))
 }
 
@@ -143,7 +143,7 @@ fn goal(arguments: &Arguments, image: &Image) -> Outcome<AskGoal> {
         }
         return Ok(AskGoal::Block(block));
     }
-    let nr = image.resolve(&goal.clone().into_vec(), true)?;
+    let nr = image.resolve(goal.as_bytes(), true)?;
     Ok(if arguments.append { AskGoal::Append(nr) } else { AskGoal::Behind(nr) })
 }
 

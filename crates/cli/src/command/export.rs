@@ -5,8 +5,9 @@ mod goal;
 use crate::clock;
 use crate::directory::Directory;
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_path::{ImagePath, same_file};
+use crate::image_path::ImagePath;
 use crate::name::shown;
+use crate::os::same_file;
 use crate::output::reason;
 use crate::progress::Progress;
 use crate::reproducible;
@@ -14,6 +15,7 @@ use crate::write_args::Looking;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use goal::{Goal, compression_of, parse_compression};
 use hectare_device::Overwrite;
+use hectare_device::os::OsStrExt;
 use hectare_engine::Timestamp;
 use hectare_export::{
     Compression, Config, Error, ImageOptions, NewFile, Observer, Packer, Place, Tree, export, export_image,
@@ -22,7 +24,6 @@ use hectare_export::{
 use hectare_populate::Platform;
 use hectare_units::Bytes;
 use std::io::{BufWriter, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Write the content of an image as a tar archive or a container image

@@ -14,12 +14,9 @@ use crate::output::{JsonArray, Output};
 use crate::size_arg::parse_size;
 use crate::walk::{self, Met, Visitor};
 use crate::write_args::Looking;
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Candidate, GlobBuilder, GlobMatcher};
 use hectare_engine::{Kind, Timestamp};
 use hectare_units::{BlockNr, InodeNr};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// Find files inside an image
 ///
@@ -104,7 +101,7 @@ fn caseless_pattern(text: &str) -> Result<GlobMatcher, String> {
 }
 
 fn pattern(text: &str, caseless: bool) -> Result<GlobMatcher, String> {
-    let glob = GlobBuilder::new(text).case_insensitive(caseless).build();
+    let glob = GlobBuilder::new(text).case_insensitive(caseless).backslash_escape(true).build();
     glob.map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
 }
 
@@ -157,19 +154,15 @@ fn any<T>(values: &[T], is_met: impl Fn(&T) -> bool) -> bool {
     values.is_empty() || values.iter().any(is_met)
 }
 
-fn path_of(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
-}
-
 impl Finder<'_> {
     fn is_wanted(&self, met: &Met<'_>, full: &[u8]) -> hectare_engine::Result<bool> {
         let (wanted, meta) = (self.arguments, met.meta);
-        let name = path_of(split(full).1);
+        let (name, path) = (Candidate::from_bytes(split(full).1), Candidate::from_bytes(full));
         let is_file = meta.kind == Kind::File;
         Ok(met.depth >= wanted.min_depth
-            && any(&wanted.name, |glob| glob.is_match(name))
-            && any(&wanted.iname, |glob| glob.is_match(name))
-            && any(&wanted.path, |glob| glob.is_match(path_of(full)))
+            && any(&wanted.name, |glob| glob.is_match_candidate(&name))
+            && any(&wanted.iname, |glob| glob.is_match_candidate(&name))
+            && any(&wanted.path, |glob| glob.is_match_candidate(&path))
             && any(&wanted.kinds, |kind| *kind == meta.kind)
             && wanted.larger.is_none_or(|size| is_file && meta.size > size)
             && wanted.smaller.is_none_or(|size| is_file && meta.size < size)
@@ -242,9 +235,10 @@ mod tests {
 
     #[test]
     fn patterns_are_of_bytes() {
-        let matches = |glob, name: &[u8]| name_pattern(glob).unwrap().is_match(path_of(name));
+        let matches =
+            |glob, name: &[u8]| name_pattern(glob).unwrap().is_match_candidate(&Candidate::from_bytes(name));
         assert!(matches("*.conf", b"a.conf") && !matches("*.conf", b"a.CONF"));
-        assert!(caseless_pattern("*.conf").unwrap().is_match(path_of(b"a.CONF")));
+        assert!(caseless_pattern("*.conf").unwrap().is_match_candidate(&Candidate::from_bytes(b"a.CONF")));
         assert!(matches("?", b"\xff") && matches("/etc/*", b"/etc/a/b"));
         assert!(name_pattern("[").is_err());
     }

@@ -2,11 +2,11 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::size_arg::parse_size;
+use hectare_device::os::OsStrExt;
 use hectare_ext4::superblock::UnknownBehaviour;
 use hectare_mkfs::{FormatOptions, InodeCount, apply_extended, parse_features, parse_uuid};
 use hectare_units::BlockSize;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The format of a volume.

@@ -6,9 +6,9 @@ use crate::image::Image;
 use crate::name::JsonName;
 use crate::output::Output;
 use crate::write_args::Looking;
+use hectare_device::os::OsStrExt;
 use hectare_ext4::geometry::Geometry;
 use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Show free-space fragmentation

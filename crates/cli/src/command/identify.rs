@@ -11,9 +11,9 @@ use crate::output::Output;
 use crate::partition_args::Part;
 use crate::progress::Progress;
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_identify::{Survey, identify, search};
 use next::Source;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 

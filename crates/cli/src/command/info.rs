@@ -10,6 +10,7 @@ use crate::output::Output;
 use crate::partition_args::Part;
 use crate::write_args::Looking;
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_engine::{GroupReport, StatFs, zero_runs};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
@@ -20,7 +21,6 @@ use hectare_units::BlockNr;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use zerocopy::FromBytes;
 

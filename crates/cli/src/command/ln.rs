@@ -2,13 +2,14 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_path::{ImagePath, same_file, split};
+use crate::image_path::{ImagePath, split};
 use crate::name::join;
+use crate::os::same_file;
 use crate::umask;
 use crate::write_args::Writing;
+use hectare_device::os::OsStrExt;
 use hectare_engine::Error;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 /// Make a hard or symbolic link inside an image
 ///

@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::name::shown;
 use crate::output::reason;
 use clap::CommandFactory;
-use std::os::unix::ffi::OsStrExt;
+use hectare_device::os::OsStrExt;
 use std::path::PathBuf;
 
 /// Write the manual pages of all commands into a directory

@@ -8,8 +8,8 @@ use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::picture::{raster, svg};
 use crate::write_args::Looking;
+use hectare_device::os::OsStrExt;
 use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Draw a picture of a volume: usage, fragmentation of free space, location of metadata

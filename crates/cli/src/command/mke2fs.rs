@@ -23,13 +23,13 @@ use crate::output::Output;
 use configuration::Configuration;
 use defaults::{Request, Types};
 use extended::Words;
+use hectare_device::os::OsStrExt;
 use hectare_ext4::feature::{Compat, Feature};
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::{FeatureEdit, FormatOptions, Note, Plan, execute};
 use hectare_units::Bytes;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use target::Target;
 

@@ -14,13 +14,13 @@ use crate::progress::Meter;
 use crate::remote::first_features;
 use crate::reproducible::epoch;
 use crate::size_arg::with_suffix;
+use hectare_device::os::OsStrExt;
 use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, join_journal, whole_pages};
 use hectare_units::Bytes;
 use hectare_units::hex;
 use image_arguments::ImageArguments;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 pub(super) use target::{Goal, of_part};
 
 /// Make an empty volume

@@ -2,8 +2,9 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_path::{ImagePath, same_file, split};
+use crate::image_path::{ImagePath, split};
 use crate::name::join;
+use crate::os::same_file;
 use crate::write_args::Writing;
 use hectare_engine::{Error, RenameMode};
 

@@ -7,9 +7,9 @@ use crate::output::Output;
 use crate::passwd;
 use crate::size_arg::parse_size;
 use crate::write_args::{Looking, Writing};
+use hectare_device::os::OsStrExt;
 use hectare_engine::{QuotaKind, QuotaLimits, QuotaReport, QuotaResource};
 use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 

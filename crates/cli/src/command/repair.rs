@@ -6,10 +6,12 @@ use crate::image_device::{Hold, any_superblock, while_repaired};
 use crate::logical::device;
 use crate::memory::for_staging;
 use crate::name::{JsonName, shown};
+use crate::os;
 use crate::output::Output;
 use crate::partition_args::Part;
 use crate::write_args::Journal;
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
@@ -21,8 +23,6 @@ use serde::ser::{Error as _, SerializeSeq, Serializer};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -383,16 +383,11 @@ fn write(
     let undo = if arguments.no_undo { None } else { Some(undo_file(arguments)?) };
     let (path, file) = undo.unzip();
     let sync = || match file.as_ref().zip(path.as_ref()) {
-        Some((file, path)) => file.sync_all().and_then(|()| sync_folder(path)),
+        Some((file, path)) => file.sync_all().and_then(|()| os::sync_folder(folder_of(path))),
         None => Ok(()),
     };
     write_out(staged, &repaired.order, now, file.as_ref().map(BufWriter::new), sync).map_err(error)?;
     Ok(path)
-}
-
-/// Makes the name of a file durable.
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    File::open(folder_of(path))?.sync_all()
 }
 
 /// The directory that a file lies in.
@@ -403,7 +398,7 @@ fn folder_of(path: &Path) -> &Path {
 /// The undo file of a number; that of a device node in the current directory, as beside it is no place for a
 /// file.
 fn numbered(arguments: &Arguments, number: u32) -> PathBuf {
-    let in_dev = std::fs::metadata(&arguments.image).is_ok_and(|image| image.file_type().is_block_device());
+    let in_dev = std::fs::metadata(&arguments.image).is_ok_and(|image| os::is_block_device(&image));
     let own = arguments.image.file_name().filter(|_| in_dev).map(PathBuf::from);
     let mut path = own.unwrap_or_else(|| arguments.image.clone()).into_os_string();
     path.push(format!(".undo-{number}"));

@@ -9,14 +9,15 @@ use crate::copy::{Goal, Options as CopyOptions, Target, copy};
 use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::image::Image;
 use crate::image_device::{Hold, refuse_other};
-use crate::image_path::same_file;
 use crate::logical::device;
 use crate::name::shown;
+use crate::os::{is_root, same_file};
 use crate::output::{reason, write_file};
 use crate::partition_args::Part;
 use crate::progress::{Meter, Progress};
 use crate::write_args::parse_which;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use hectare_device::os::{OsStrExt, path_of};
 use hectare_device::{Device, FileOptions, Overwrite};
 use hectare_engine::{OpenOptions, Volume};
 use hectare_mkfs::FormatOptions;
@@ -28,7 +29,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,12 +94,11 @@ enum Output {
 impl Output {
     #[allow(clippy::unnecessary_wraps)] // the form that clap wants
     fn parse(text: &OsStr) -> Result<Self, Infallible> {
-        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         let bytes = text.as_bytes();
         if let Some(file) = bytes.strip_prefix(b"tar:") {
-            return Ok(if file == b"-" { Self::Stdout } else { Self::Tar(path(file)) });
+            return Ok(if file == b"-" { Self::Stdout } else { Self::Tar(path_of(file)) });
         }
-        let place = path(bytes);
+        let place = PathBuf::from(text);
         let is_image = match fs::metadata(&place) {
             Ok(found) => !found.is_dir(),
             Err(_) => bytes.ends_with(b".img"),
@@ -217,7 +216,7 @@ impl Arguments {
         if !self.resume && entries.next().is_some() {
             return Err(fail("the directory is not empty; --resume continues an interrupted run".to_owned()));
         }
-        let is_root = rustix::process::geteuid().is_root();
+        let is_root = is_root();
         let rights = Rights { attributes: true, set_id: is_root, devices: is_root };
         let (target, found) = if self.resume {
             let found = Found::without_complete(Arc::clone(salvage), path);

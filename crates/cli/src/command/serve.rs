@@ -4,17 +4,16 @@ use super::build::content::{ContentArguments, read};
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
+use crate::os::Ending;
 use crate::output::Output;
 use crate::partition_args::Part;
 use crate::remote::{self, server_tls};
 use crate::reproducible::epoch;
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_nbd::{Address, Export, Listener, PORT, Place, Server};
 use hectare_populate::{Image, reproducible};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -135,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let address =
         Address { export: export.name.clone(), ..address_of(&listener, tls.is_some()).map_err(at)? };
     // Before the address is printed: a signal that comes from then on ends it as it should.
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| fail(&error))?;
+    let ending = Ending::new().map_err(|error| fail(&error))?;
     let server = Server::new(export, listener).map_err(at)?;
     let server = match tls {
         Some(tls) => server.with_tls(tls),
@@ -143,7 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let stopper = server.stopper();
     std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
+        if ending.wait() {
             stopper.stop();
         }
     });

@@ -7,10 +7,9 @@ use crate::image_path::ImagePath;
 use crate::name::shown;
 use crate::output::reason;
 use crate::write_args::Writing;
-use crate::{reproducible, umask};
+use crate::{os, reproducible, umask};
+use hectare_device::os::OsStrExt;
 use hectare_engine::{Changes, Error, NewNode, Timestamp};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Set times of files inside an image, and make empty files
@@ -78,11 +77,7 @@ fn times(arguments: &Arguments) -> Outcome<(Timestamp, Timestamp)> {
     if let Some(path) = &arguments.reference {
         let meta = std::fs::metadata(path)
             .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))?;
-        let at = |seconds, nanoseconds: i64| Timestamp {
-            seconds,
-            nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
-        };
-        return Ok((at(meta.atime(), meta.atime_nsec()), at(meta.mtime(), meta.mtime_nsec())));
+        return Ok(os::times(&meta));
     }
     if let Some(date) = arguments.date {
         return Ok((date, date));

@@ -2,11 +2,11 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
+use crate::os;
 use crate::output::Output;
 use crate::size_arg::parse_size;
 use crate::write_args::Writing;
 use indicatif::HumanBytes;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Give the free space of a volume back to its host
@@ -43,8 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     out.finish()
 }
 
-/// The bytes that a file takes on the host.
+/// The bytes that a file takes on the host, if that says so.
 fn allocated(path: &Path) -> Option<u64> {
     let meta = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    Some(meta.blocks().saturating_mul(512))
+    os::allocated(&meta)
 }

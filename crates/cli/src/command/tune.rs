@@ -11,13 +11,13 @@ use crate::output::Output;
 use crate::partition_args::Part;
 use crate::passwd::{gid, uid};
 use crate::reproducible::epoch;
+use hectare_device::os::OsStrExt;
 use hectare_ext4::superblock::{OnError, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::parse_features;
 use hectare_tune::{Changes, FeatureEdit, Reserved, tune};
 use hectare_units::Blocks;
 use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Change a volume's settings: label, UUID, features, journal

@@ -8,9 +8,9 @@ use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
 use crate::write_args::Journal;
+use hectare_device::os::OsStrExt;
 use std::fs::File;
 use std::io::BufReader;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Put back what a repair changed

@@ -6,12 +6,12 @@ use crate::image_path::ImagePath;
 use crate::name::JsonName;
 use crate::output::Output;
 use crate::write_args::{Looking, Writing};
+use hectare_device::os::OsStrExt;
 use hectare_engine::XattrHow;
 use hectare_units::InodeNr;
 use hectare_units::hex;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 /// Show and change extended attributes inside an image
 #[derive(clap::Args)]

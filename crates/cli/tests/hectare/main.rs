@@ -1,5 +1,7 @@
 //! The binary, run as a user runs it, against volumes that mke2fs, the kernel and Hectare itself made.
 
+// It needs Linux; `any_host` does not.
+#![cfg(all(target_os = "linux", not(hectare_portable)))]
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod added;

@@ -6,12 +6,12 @@ use super::super::format_options::{FormatArguments, usage};
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::size_arg::parse_size;
+use hectare_device::os::OsStrExt;
 use hectare_mkfs::{FormatOptions, FsType};
 use hectare_populate::{Addition, Excludes, Options, Platform, Size, Source, Tree};
 use hectare_units::Bytes;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 
 /// The content and the format of an image, without its sources.
 #[derive(clap::Args)]

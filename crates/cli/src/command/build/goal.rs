@@ -10,16 +10,15 @@ use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
 use crate::new_disk::{Kind, NewDisk};
+use crate::os;
 use crate::output::reason;
 use crate::partition_args::Part;
 use crate::remote::is_address;
+use hectare_device::os::{OsStrExt, borrowed};
 use hectare_device::{Device, FileDevice, Overwrite};
 use hectare_units::Bytes;
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// The target, looked at before any source is read.
@@ -43,7 +42,7 @@ impl<'a> Target<'a> {
         crate::disk_format::refuse_disk_format_name(path, part.is_whole() && !is_address(path))?;
         let in_place = match std::fs::metadata(path) {
             _ if is_address(path) => true,
-            Ok(data) => !part.is_whole() || data.file_type().is_block_device(),
+            Ok(data) => !part.is_whole() || os::is_block_device(&data),
             Err(_) if part.is_whole() => false,
             Err(error) => return Err(Failure::of(target.shown(), reason(&error))),
         };
@@ -153,7 +152,7 @@ impl Goal {
             Self::There(goal) => goal.finish(),
             Self::New(new) => new.finish(),
             Self::Nameless(_, mut image) => {
-                let copied = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| {
+                let copied = borrowed(&io::stdout()).try_clone_to_owned().and_then(|stdout| {
                     // Not through a buffer, which would hide an error until after the end.
                     io::copy(&mut image, &mut File::from(stdout))
                 });

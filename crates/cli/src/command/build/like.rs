@@ -9,12 +9,12 @@ use crate::partition_args::Part;
 use crate::walk::{Entered, Entries};
 use crate::write_args::Looking;
 use hectare_device::Device;
+use hectare_device::os::OsStrExt;
 use hectare_engine::Error;
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::FormatOptions;
 use hectare_populate::{Like, OldInode};
 use hectare_units::{BlockSize, Bytes, InodeNr, index_of};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Bytes that are compared at a time.

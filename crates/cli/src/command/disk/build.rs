@@ -8,6 +8,7 @@ use crate::output::{Output, reason};
 use crate::progress::Progress;
 use crate::reproducible::epoch;
 use crate::size_arg::parse_size;
+use hectare_device::os::{OsStrExt, borrowed};
 use hectare_device::{Device, FileOptions, Overwrite, PendingFile};
 use hectare_disk_build::{Disk, Environment, Identity, Made, Spec, TableKind};
 use hectare_populate::Source;
@@ -17,8 +18,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a description.
@@ -119,10 +118,10 @@ fn read_spec(arguments: &Arguments) -> Outcome<Spec> {
     let path = &arguments.spec;
     let name = shown(path.as_os_str().as_bytes());
     let wrong = |error: &io::Error| Failure::of(&name, reason(error));
-    let file = File::open(path).map_err(|error| wrong(&error))?;
-    let mut spec = if file.metadata().map_err(|error| wrong(&error))?.is_dir() {
+    let mut spec = if std::fs::metadata(path).map_err(|error| wrong(&error))?.is_dir() {
         Spec::from_repart(path, &arguments.root).map_err(failed)?
     } else {
+        let file = File::open(path).map_err(|error| wrong(&error))?;
         let mut text = Vec::new();
         file.take(TEXT_MAX + 1).read_to_end(&mut text).map_err(|error| wrong(&error))?;
         if text.len() > TEXT_MAX.try_into().unwrap_or(usize::MAX) {
@@ -220,12 +219,12 @@ fn nameless(size: Bytes) -> Outcome<(hectare_device::FileDevice, File)> {
     let pending = FileOptions::new().write(true).create_pending(path, size, Overwrite::Replace);
     let pending = pending.map_err(|error| Failure::of(&name, error))?;
     let device = pending.device().another().map_err(device_failed)?;
-    let file = pending.device().claim().and_then(|claim| claim.as_fd().try_clone_to_owned());
+    let file = pending.device().claim().and_then(|claim| borrowed(&claim).try_clone_to_owned());
     Ok((device, File::from(file.map_err(|error| Failure::of(&name, reason(&error)))?)))
 }
 
 fn to_stdout(mut disk: File) -> Outcome {
-    let copied = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| {
+    let copied = borrowed(&io::stdout()).try_clone_to_owned().and_then(|stdout| {
         // Not through a buffer, which would hide an error until after the end.
         io::copy(&mut disk, &mut File::from(stdout))
     });

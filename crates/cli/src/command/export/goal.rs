@@ -5,9 +5,10 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
+use crate::os;
+use hectare_device::os::{OsStrExt, path_of};
 use hectare_export::Compression;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The forms of an output, for a refusal.
@@ -29,29 +30,29 @@ pub(super) enum Goal {
 impl Goal {
     pub(super) fn parse(text: &OsStr) -> Result<Self, String> {
         let bytes = text.as_bytes();
-        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         if bytes == b"-" || bytes == b"tar:-" {
             return Ok(Self::Stdout);
         }
         if let Some(file) = bytes.strip_prefix(b"tar:") {
-            return if file.is_empty() { Err(FORMS.to_owned()) } else { Ok(Self::Tar(path(file))) };
+            return if file.is_empty() { Err(FORMS.to_owned()) } else { Ok(Self::Tar(path_of(file))) };
         }
         if let Some(place) = bytes.strip_prefix(b"oci:") {
             return Self::parse_oci(place)
-                .map(|(directory, tag)| Self::Oci { directory: path(directory), tag });
+                .map(|(directory, tag)| Self::Oci { directory: path_of(directory), tag });
         }
         match [b".tar".as_slice(), b".tar.gz", b".tgz", b".tar.zst", b".tzst"]
             .iter()
             .any(|end| bytes.ends_with(end))
         {
-            true => Ok(Self::Tar(path(bytes))),
+            true => Ok(Self::Tar(text.into())),
             false => Err(FORMS.to_owned()),
         }
     }
 
     /// The directory and the tag: what follows the last colon, if that is not in the directory's path.
     fn parse_oci(place: &[u8]) -> Result<(&[u8], String), String> {
-        let colon = place.iter().rposition(|byte| *byte == b':');
+        let drive = os::drive_len(&path_of(place));
+        let colon = place.iter().rposition(|byte| *byte == b':').filter(|at| *at >= drive);
         let (directory, tag) = match colon.map(|at| (&place[..at], &place[at + 1..])) {
             Some((directory, tag)) if !tag.contains(&b'/') => (directory, tag),
             _ => (place, LATEST.as_bytes()),
@@ -108,6 +109,7 @@ mod tests {
         assert_eq!(of("oci:a:b:1.0"), oci("a:b", "1.0"));
         assert_eq!(of("oci:a:b/c"), oci("a:b/c", "latest"));
         assert_eq!(of("a.tar.zst"), Ok(Goal::Tar("a.tar.zst".into())));
+        assert_eq!(of(r"oci:C:\a") == oci(r"C:\a", "latest"), cfg!(windows));
         for text in
             ["", "a", "a.zst", "a.tar.xz", "tar:", "oci:", "oci::a", "oci:a:", "oci:a:.b", "oci:a:b c"]
         {

@@ -3,10 +3,10 @@
 //! A place inside a device is named as the command needs it: `--partition` for this program, an offset for
 //! `mount` and `losetup`, the kernel's name of the partition on a real disk.
 
+use crate::os;
 use crate::partition_args::Part;
 use hectare_identify::{Place, Volume, What};
 use hectare_units::Bytes;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// What was looked at.
@@ -24,8 +24,7 @@ pub(super) struct Source {
 impl Source {
     /// The source at a path, of which `len` bytes from `base` on are looked at.
     pub(super) fn of(path: &Path, part: Part, base: Bytes, len: Bytes) -> Self {
-        let is_block_device =
-            std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+        let is_block_device = std::fs::metadata(path).is_ok_and(|metadata| os::is_block_device(&metadata));
         let words = || part.arguments().iter().map(|argument| word(argument) + " ").collect();
         let logical = part.logical().map(|_| words());
         Self { word: word(&path.to_string_lossy()), is_block_device, base, len, logical }

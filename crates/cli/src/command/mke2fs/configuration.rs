@@ -7,8 +7,8 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
+use hectare_device::os::OsStrExt;
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// The usual place.

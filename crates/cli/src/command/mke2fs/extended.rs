@@ -66,7 +66,7 @@ impl Words {
 fn caller() -> (u32, u32) {
     match pretence() {
         Pretence::InEffect(_) => (0, 0),
-        _ => (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
+        _ => crate::os::caller(),
     }
 }
 

@@ -8,11 +8,11 @@ use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
 use hectare_device::Topology;
+use hectare_device::os::OsStrExt;
 use hectare_mkfs::Error;
 use hectare_units::Bytes;
 use serde::Serialize;
 use std::fmt::Display;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// The arguments of all formatters. Those for overwriting and for a dry run are not among them: mke2fs and

@@ -7,13 +7,13 @@ use super::{Arguments, identify, whole_pages};
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, file_device};
 use crate::journal_search::{self, Wanted};
+use crate::os;
 use hectare_device::FileDevice;
 use hectare_journal::recovery::uuid_text;
 use hectare_mkfs::{FormatOptions, JournalDeviceId, external_journal, make_journal_device};
 use hectare_units::{Bytes, hex};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 #[derive(Serialize)]
@@ -76,9 +76,9 @@ pub(in crate::command) fn by_name(path: &Path) -> Outcome<Cow<'_, Path>> {
 /// minor; 0 for a file.
 pub(in crate::command) fn number_of(path: &Path) -> Outcome<u32> {
     let metadata = std::fs::metadata(path).map_err(|error| Failure::of(path.display(), error))?;
-    if !metadata.file_type().is_block_device() {
+    if !os::is_block_device(&metadata) {
         return Ok(0);
     }
-    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let (major, minor) = os::device_number(&metadata);
     Ok((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12))
 }

@@ -7,12 +7,12 @@ use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome};
 use crate::image_device::is_there;
 use crate::reproducible::epoch;
+use hectare_device::os::OsStrExt;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
 use hectare_units::{Bytes, hex};
 use hectare_xfs::{Incompat, RoCompat, Volume};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Make an empty XFS volume
 ///
@@ -132,9 +132,10 @@ pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
         }
     });
     if let Some((before, found)) = found {
-        let kept = (before.len() > 1).then(|| OsString::from_vec(before));
+        // Flags are ASCII.
+        let kept = (before.len() > 1).then(|| String::from_utf8_lossy(&before).into_owned().into());
         arguments.splice(found, kept);
-        arguments[command] = OsString::from_vec(b"mkfs.xfs".to_vec());
+        arguments[command] = "mkfs.xfs".into();
     }
     arguments
 }

@@ -1,15 +1,13 @@
 //! What was salvaged as the origin of a copy.
 
+use crate::copy::host::Below;
 use crate::copy::{Content, Meta, Named, Origin, Reason, Xattrs};
 use hectare_engine::{Kind, Volume};
-use hectare_host::{Identity, open_below, stat};
+use hectare_host::{FileType, Identity};
 use hectare_salvage::{File, Metadata, NodeId, Salvage};
 use hectare_units::InodeNr;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::collections::HashSet;
-use std::ffi::CString;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,10 +27,10 @@ impl Found {
     /// Without the files that are complete in a directory. A file gets its time when all its content was
     /// written, so one with the right size and time is. Files with several names are always copied again.
     pub(super) fn without_complete(salvage: Arc<Salvage>, path: &Path) -> std::io::Result<Self> {
-        let top = rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        let top = Below::open(path)?;
         let is_complete = |node: &NodeId| {
             let meta = salvage.metadata(*node);
-            meta.kind == Kind::File && meta.links == 1 && has(top.as_fd(), &salvage.path(*node), &meta)
+            meta.kind == Kind::File && meta.links == 1 && has(&top, &salvage.path(*node), &meta)
         };
         let complete = salvage.nodes().filter(is_complete).collect();
         Ok(Self { salvage, complete })
@@ -44,16 +42,14 @@ impl Found {
 }
 
 /// Whether a file with that size and time is below a directory.
-fn has(top: BorrowedFd<'_>, path: &[u8], meta: &Metadata) -> bool {
+fn has(top: &Below, path: &[u8], meta: &Metadata) -> bool {
     let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (&[][..], path),
     };
-    let Ok(dir) = open_below(top, parent, OFlags::PATH | OFlags::DIRECTORY) else { return false };
-    let Ok(name) = CString::new(name) else { return false };
-    stat(dir.as_fd(), &name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|there| {
+    top.stat(parent, name).is_some_and(|there| {
         let time = (there.mtime.seconds, there.mtime.nanoseconds);
-        let is_file = there.file_type == rustix::fs::FileType::RegularFile;
+        let is_file = there.file_type == FileType::RegularFile;
         is_file && there.size == meta.size && time == (meta.mtime.seconds, meta.mtime.nanoseconds)
     })
 }

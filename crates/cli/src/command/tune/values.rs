@@ -3,6 +3,8 @@
 use crate::command::mkfs::journal_device::{by_name, number_of};
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, file_device};
+use crate::os;
+use crate::output::reason;
 use hectare_ext4::dir::HashVersion;
 use hectare_ext4::quota::Kind;
 use hectare_ext4::time::Timestamp;
@@ -53,21 +55,9 @@ pub(super) fn quotas(list: &str) -> Result<Vec<QuotaEdit>, String> {
 pub(super) fn uuid(text: &str) -> Outcome<[u8; 16]> {
     match text {
         "clear" | "null" => Ok([0; 16]),
-        "random" | "time" => random_uuid(),
+        "random" | "time" => os::random_uuid().map_err(|error| Failure::of(os::RANDOM, reason(&error))),
         text => parse_uuid("-U", text).map_err(|error| Failure::Usage(error.to_string())),
     }
-}
-
-/// A UUID of version 4.
-fn random_uuid() -> Outcome<[u8; 16]> {
-    use std::io::Read;
-    let mut uuid = [0; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut uuid))
-        .map_err(|error| Failure::of("/dev/urandom", crate::output::reason(&error)))?;
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(uuid)
 }
 
 /// A decimal fraction in thousandths.

@@ -1,12 +1,12 @@
 //! Options that the workloads share: where they run, how often, and what is printed.
 
+use super::super::spinner::Spinner;
 use crate::clock;
 use crate::explanation::lines;
 use crate::explanation::text::Detail;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::output::{Output, write_file};
-use crate::spinner::Spinner;
 use crate::write_args::{Explain, Policies, Tuning, data_mode_parser};
 use hectare_engine::{DataMode, Timestamp};
 use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench, bench_afresh};

@@ -13,9 +13,9 @@
 //! of the files that it needs, which have to be opened ([`Named`]); of an export the address of its host. It is
 //! connected to afterwards, as it will be after a lost connection, with the rights that remain.
 
+use super::logging::{self, LogTarget};
 use crate::failure::{Failure, Outcome};
 use crate::image_device::disk_with;
-use crate::logging::{self, LogTarget};
 use crate::logical::{PhysicalVolumes, volume_in};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};

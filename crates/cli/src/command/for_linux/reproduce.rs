@@ -1,9 +1,9 @@
 //! `hectare reproduce`: repeats published experiments.
 
 use super::bench::{check_html, write_page};
+use super::spinner::Spinner;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::spinner::Spinner;
 use clap::builder::PossibleValuesParser;
 use hectare_lab::reproduce::{self, EXPERIMENTS, Experiment, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -7,6 +7,7 @@
 //! A copy into an empty directory makes files with their final mode where the owner they are made with is the
 //! final one ([`LocalTarget::in_empty`]), and leaves out the calls that would change nothing.
 
+use super::super::Rights;
 use super::{c_name, errno, io, kind_of, place};
 use crate::copy::{Meta, Reason, Special, Target, Xattrs};
 use crate::failure::tell;
@@ -24,17 +25,6 @@ use std::os::unix::fs::{self as unix, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// What an image's files may get on the host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Rights {
-    /// Attributes at all: if so, other users can't access a file before its owner is set.
-    pub(crate) attributes: bool,
-    /// Set-ID bits and file capabilities, where the owner can be kept.
-    pub(crate) set_id: bool,
-    /// Device nodes.
-    pub(crate) devices: bool,
-}
 
 /// The host as a target; paths in messages are below its top.
 pub(crate) struct LocalTarget {
