@@ -6,7 +6,7 @@
 //! which ends at its next checkpoint and leaves no file; only where it comes after the last one the file is whole.
 
 use crate::failure::Outcome;
-use hectare::{Progress, Step, Watch};
+use hectare::{Progress, Watch};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -72,19 +72,5 @@ pub(crate) fn watched<T: Send>(
 /// Calls `progress` with the name of the step, what is done of it, and all there is, if that is known.
 fn report(py: Python<'_>, progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
     let Some(progress) = progress else { return Ok(()) };
-    progress.call1(py, (name(now.step), now.done, now.total)).map(drop)
-}
-
-fn name(step: Step) -> &'static str {
-    match step {
-        Step::Begin => "begin",
-        Step::Sources => "sources",
-        Step::Discard => "discard",
-        Step::Data => "data",
-        Step::Structures => "structures",
-        Step::Inodes => "inodes",
-        Step::Directories => "directories",
-        Step::Bitmaps => "bitmaps",
-        _ => "other",
-    }
+    progress.call1(py, (now.step.to_string(), now.done, now.total)).map(drop)
 }
