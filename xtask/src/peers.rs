@@ -106,6 +106,14 @@ fn compare(options: &Options) -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
+/// The end of a part: that nothing of ours was wrong, or how much, and the first.
+fn none_wrong(ours: &[String]) -> Result<(), String> {
+    match ours {
+        [] => Ok(()),
+        [first, ..] => Err(format!("{} lists of ours are wrong, the first: {first}", ours.len())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

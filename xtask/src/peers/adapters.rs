@@ -91,7 +91,7 @@ impl Peer {
         let failed = |error: std::io::Error| format!("{}: {error}", self.name);
         let stdin = input.map(File::open).transpose().map_err(failed)?;
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -d {MEMORY_KIB} -c 0 && exec \"$0\" \"$@\"")]);
+        command.args(["-c", &format!("ulimit -d {MEMORY_KIB} && ulimit -c 0 && exec \"$0\" \"$@\"")]);
         command.arg(&self.program).args(&self.words).args(job).arg(image).args(more);
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("RUST_BACKTRACE", "0");
         command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));

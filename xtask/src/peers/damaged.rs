@@ -80,7 +80,7 @@ pub(super) fn run(peers: &[Peer], folder: &Path, runs: u64) -> Result<(), String
     row("**other metadata without an error**", |counts| shown(&counts.fields));
     row("**no end**", |counts| shown(&counts.died));
     table.print(&format!("Damaged volumes ({runs})"));
-    if ours.is_empty() { Ok(()) } else { Err(ours.join("; ")) }
+    super::none_wrong(&ours)
 }
 
 fn shown<K: AsRef<str>>(of: &BTreeMap<K, usize>) -> String {

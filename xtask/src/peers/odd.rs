@@ -68,7 +68,7 @@ pub(super) fn run(peers: &[Peer], folder: &Path, named: Option<&Path>) -> Result
     table.row(&format!("**wrong**, of the {sound} that e2fsck finds sound"), cells.collect());
     table.print(&format!("Broken and odd images ({})", images.len()));
     println!("\n{}", examples.join("\n"));
-    if ours.is_empty() { Ok(()) } else { Err(ours.join("; ")) }
+    super::none_wrong(&ours)
 }
 
 /// What the kernel reads of a volume that e2fsck finds sound, and whether times have seconds only.

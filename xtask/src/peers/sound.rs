@@ -71,7 +71,7 @@ pub(super) fn run(peers: &[Peer], folder: &Path, times: bool) -> Result<(), Stri
                 println!("{}\t{}\t{:.3} s", volume.name, peer.name, ran.time.as_secs_f64());
             }
             if peer.is_ours() && (verdict.is_wrong() || verdict.errors > 0 || verdict.refused.is_some()) {
-                ours.push(format!("{}: {}: {:?}", volume.name, verdict.cell(), verdict));
+                ours.push(format!("{}: {}: {:?}", volume.name, verdict.cell(), verdict.examples));
             }
             *wrong += usize::from(verdict.is_wrong());
             *refused += usize::from(!verdict.is_wrong() && verdict.cell() != "right");
@@ -88,7 +88,7 @@ pub(super) fn run(peers: &[Peer], folder: &Path, times: bool) -> Result<(), Stri
     table.row("right / wrong / error", sums.collect());
     table.print("Sound volumes");
     println!("\n{}", examples.join("\n"));
-    if ours.is_empty() { Ok(()) } else { Err(ours.join("; ")) }
+    super::none_wrong(&ours)
 }
 
 type Make = Box<dyn FnOnce() -> Result<Sound, Skip>>;

@@ -60,7 +60,7 @@ pub(super) fn run(peers: &[Peer], folder: &Path) -> Result<(), String> {
     }
     table.print("Writing");
     println!("\n{}", examples.join("\n"));
-    if ours.is_empty() { Ok(()) } else { Err(ours.join("; ")) }
+    super::none_wrong(&ours)
 }
 
 /// One library on one kind of volume: a cell, and an example of what is wrong.

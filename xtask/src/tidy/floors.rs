@@ -46,6 +46,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["context"],
             &["blocks", "content", "parts"],
             &["attributes", "bitmaps", "groups", "htree", "links", "map"],
+            &["unread"],
             &["directory", "reserved_inodes", "symlink"],
             &["inodes", "quotas"],
             &["external_journal"],
