@@ -9,6 +9,7 @@ use crate::report::{Error, Problem, What};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::inode::InodeFlags;
 use hectare_ext4::orphan::OrphanBlock;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, u64_of, usize_of};
 use std::sync::Arc;
@@ -210,6 +211,10 @@ impl Scan<'_> {
         if others > 0 {
             self.tell(What::ResizeInode, Place::Inode(nr), "it has blocks beside its table");
         }
+        if slot.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
+            self.tell(What::ResizeInode, Place::Inode(nr), "its flags say that it has no table");
+        }
+        self.check_size_max(nr, slot);
         let mut count = u64_of(others);
         if double == 0 {
             if geometry.reserved_gdt_blocks > 0 {

@@ -150,7 +150,7 @@ impl Work<'_> {
     }
 
     /// Says that a checksum was wrong, where nothing else was.
-    fn note_checksum(&mut self, slot: &Slot) {
+    pub(crate) fn note_checksum(&mut self, slot: &Slot) {
         let silent = self.mends.last_place() != Some(Place::Inode(slot.nr));
         if let Some(seed) = self.sb.seed().filter(|_| silent)
             && slot.view().wrong_checksum(slot.nr, seed).is_some()

@@ -354,9 +354,11 @@ impl Work<'_> {
         if broken {
             self.mended(What::ResizeInode, place, "it is made anew");
             self.fresh_task(&mut slot, 0o600);
-            slot.set_flag(InodeFlags::EXTENTS, false);
             slot.raw().i_block = [0; 60];
+        } else {
+            self.mend_resize_fields(&mut slot);
         }
+        slot.set_flag(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA, false);
         let table = match map.nodes.first().copied() {
             Some(table) => Some(table),
             None if kept > 0 => self.take_cluster().map(|cluster| self.geometry().cluster_start(cluster)),
@@ -372,6 +374,20 @@ impl Work<'_> {
         slot.set_size((per * per + per + 12) << self.geometry().block_size.shift());
         self.set_block_count(&mut slot, count);
         self.put_slot(&mut slot)
+    }
+
+    /// Fields of a resize inode that has its table.
+    fn mend_resize_fields(&mut self, slot: &mut Slot) {
+        let place = Place::Inode(slot.nr);
+        self.note_checksum(slot);
+        if slot.has(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
+            self.mended(What::ResizeInode, place, "its flags said that it has no table: cleared");
+            slot.set_flag(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA, false);
+        }
+        let (size, block_size) = (slot.view().size(), self.geometry().block_size);
+        if size > slot.view().size_max(block_size) {
+            self.mended(What::ResizeInode, place, format!("its size was {size}: made right"));
+        }
     }
 
     /// Writes the tables where they differ, and gives how many blocks they name.

@@ -3,9 +3,9 @@
 use crate::mends::Mends;
 use crate::order::Order;
 use crate::overlay::Overlay;
-use crate::report::{Error, Options, Repaired};
+use crate::report::{Error, Mend, Options, Repaired};
 use crate::work::{Suspects, Work};
-use hectare_check::{Digest, Options as CheckOptions, Report};
+use hectare_check::{Digest, Options as CheckOptions, Problem, Report};
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::superblock::SuperBlock;
@@ -49,6 +49,7 @@ fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options
         read.append(&mut report.digest.unread);
         report = check(device, journal)?;
     }
+    let before = report.problems.first().cloned();
     loop {
         let mends = round(device, journal, options, std::mem::take(&mut report.digest), &mut done.order)?;
         done.rounds += 1;
@@ -56,6 +57,11 @@ fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options
         report = check(device, journal)?;
         if report.is_clean() {
             done.unchecked = report.unchecked;
+            // What was wrong and is not any more was mended, whether somebody has said so or not.
+            if let Some(Problem { what, place, reason }) = before.filter(|_| done.mends.is_empty()) {
+                let text = format!("{reason}: made right");
+                done.mends.push(&Mend { what, place, text, loses: false });
+            }
             return Ok(done);
         }
         if done.rounds >= options.rounds_max {

@@ -18,6 +18,7 @@ mod random;
 mod seal;
 mod spill;
 mod structures;
+mod superblocks;
 mod survey;
 mod trial;
 mod tuned;

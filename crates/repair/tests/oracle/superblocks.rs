@@ -1,0 +1,128 @@
+//! Superblocks, group descriptors and inodes with a task that contradict the rest of the volume, each made by
+//! hand: the check says so where e2fsck counts an error, and a repair leaves every file in its place.
+
+use crate::seal;
+use crate::structures::{Case, survey};
+use crate::trial::{e2fsck, watched};
+use hectare_check::Options;
+use hectare_device::MemoryDevice;
+use hectare_ext4::superblock::SuperBlock;
+use hectare_oracle::{debugfs, skip};
+use hectare_repair::Staged;
+use hectare_units::{Bytes, GroupNr, InodeNr};
+use std::fs;
+use std::sync::Arc;
+
+const SUPERBLOCK: std::ops::Range<usize> = 1024..2048;
+/// Features, by where a superblock has them.
+const COMPAT: usize = 0x5c;
+const INCOMPAT: usize = 0x60;
+const RO_COMPAT: usize = 0x64;
+
+/// A volume whose bytes are changed.
+struct Image {
+    bytes: Vec<u8>,
+    /// As it was made.
+    sb: SuperBlock,
+}
+
+impl Image {
+    fn of(case: &Case) -> Self {
+        let bytes = case.bytes();
+        let sb = SuperBlock::parse(&bytes[SUPERBLOCK], Bytes::new(u64::MAX)).unwrap();
+        Self { bytes, sb }
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        u32::from_le_bytes(*self.bytes[at..].first_chunk().unwrap())
+    }
+
+    /// Writes a field of the superblock.
+    fn set(&mut self, at: usize, field: &[u8]) {
+        self.bytes[1024 + at..][..field.len()].copy_from_slice(field);
+        seal::seal_superblock(&mut self.bytes[SUPERBLOCK]);
+    }
+
+    /// Switches features, of one word.
+    fn toggle(&mut self, word: usize, bits: u32) {
+        let now = self.word(1024 + word) ^ bits;
+        self.set(word, &now.to_le_bytes());
+    }
+
+    fn descriptor(&self, group: u32) -> usize {
+        let geometry = self.sb.geometry();
+        let block = usize::try_from(geometry.desc_block(0).get()).unwrap();
+        block * geometry.block_size.len() + usize::try_from(group * geometry.desc_size).unwrap()
+    }
+
+    /// The inode table that a group's descriptor names.
+    fn table(&self, group: u32) -> u32 {
+        self.word(self.descriptor(group) + 8)
+    }
+
+    /// Writes a field of a descriptor.
+    fn describe(&mut self, group: u32, at: usize, field: u32) {
+        let (start, size) = (self.descriptor(group), usize::try_from(self.sb.geometry().desc_size).unwrap());
+        self.bytes[start + at..][..4].copy_from_slice(&field.to_le_bytes());
+        seal::seal_descriptor(&mut self.bytes[start..start + size], GroupNr::new(group), &self.sb);
+    }
+
+    /// Writes a field of an inode; without a new checksum if it is to be wrong.
+    fn inode(&mut self, nr: u32, at: usize, field: &[u8], sealed: bool) {
+        let geometry = self.sb.geometry();
+        let (group, index) = geometry.inode_slot(InodeNr::new(nr)).unwrap();
+        let size = usize::try_from(geometry.inode_size).unwrap();
+        let table = usize::try_from(self.table(group.get())).unwrap();
+        let start = table * geometry.block_size.len() + usize::try_from(index).unwrap() * size;
+        self.bytes[start + at..][..field.len()].copy_from_slice(field);
+        if let Some(seed) = self.sb.seed().filter(|_| sealed) {
+            seal::seal_inode_slot(&mut self.bytes[start..start + size], InodeNr::new(nr), seed);
+        }
+    }
+
+    fn put(&self, case: &Case) {
+        fs::write(&case.image, &self.bytes).unwrap();
+    }
+}
+
+/// What the check says of an image: whether it is sound.
+fn is_sound(case: &Case) -> bool {
+    let report = hectare_check::check(&MemoryDevice::from_bytes(&case.bytes()), &Options::default());
+    report.is_ok_and(|report| report.is_clean())
+}
+
+/// Changes a volume: the check and e2fsck find it, and what a repair leaves has all files.
+fn mends(name: &str, args: &[&str], size: &str, change: impl FnOnce(&mut Image, &Case)) {
+    let case = match Case::filled(args, size) {
+        Ok(case) => case,
+        Err(reason) => skip!(&format!("repair superblocks::{name}"), reason),
+    };
+    let before = case.survey();
+    let mut image = Image::of(&case);
+    change(&mut image, &case);
+    image.put(&case);
+    let said = e2fsck("-fn", &case.image);
+    let sound = is_sound(&case);
+    assert!(said.code == Some(0) || !sound, "{name}: the check finds nothing, but {}", said.out);
+    let (repaired, after) = case.repaired(name);
+    assert_eq!(repaired.mends.is_empty(), sound, "{name}: what the check finds is mended, and said");
+    let lost = survey(&after).lacks(&before);
+    assert!(lost.is_empty(), "{name}: {lost:?} {:?}", repaired.mends.iter().collect::<Vec<_>>());
+}
+
+fn inode_of(case: &Case, path: &str) -> u32 {
+    let said = debugfs(&case.image, &[&format!("stat {path}")]).unwrap();
+    let mut words = said.split_whitespace().skip_while(|word| *word != "Inode:");
+    words.nth(1).and_then(|word| word.parse().ok()).unwrap()
+}
+
+const PLAIN: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "^has_journal"];
+const EXT2: &[&str] = &["-t", "ext2", "-b", "1024"];
+
+#[test]
+fn regression_a_resize_inode_with_wrong_fields() {
+    mends("checksum", PLAIN, "6M", |image, _| image.inode(7, 0x7c, &[0x34, 0x12], false));
+    mends("mode", PLAIN, "6M", |image, _| image.inode(7, 0, &0o100_577u16.to_le_bytes(), false));
+    mends("flags", PLAIN, "6M", |image, _| image.inode(7, 0x20, &0x8_0000u32.to_le_bytes(), true));
+    mends("size", EXT2, "6M", |image, _| image.inode(7, 0x6c, &0xffff_fffeu32.to_le_bytes(), true));
+}
