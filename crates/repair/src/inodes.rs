@@ -228,6 +228,7 @@ impl Work<'_> {
             slot.raw().i_obso_faddr = 0.into();
         }
         if slot.raw().i_blocks_high.get() != 0 && !features.ro_compat.contains(RoCompat::HUGE_FILE) {
+            self.mended(What::Inode, place, "the high half of its block count is cleared");
             slot.raw().i_blocks_high = 0.into();
         }
         if slot.raw().i_file_acl_high.get() != 0 && !features.incompat.contains(Incompat::BIT64) {

@@ -126,3 +126,10 @@ fn regression_a_resize_inode_with_wrong_fields() {
     mends("flags", PLAIN, "6M", |image, _| image.inode(7, 0x20, &0x8_0000u32.to_le_bytes(), true));
     mends("size", EXT2, "6M", |image, _| image.inode(7, 0x6c, &0xffff_fffeu32.to_le_bytes(), true));
 }
+
+#[test]
+fn regression_a_high_half_of_a_block_count_is_said_to_be_cleared() {
+    for path in ["f7", "d7"] {
+        mends(path, EXT2, "6M", |image, case| image.inode(inode_of(case, path), 0x74, &[0xfe, 0xff], true));
+    }
+}
