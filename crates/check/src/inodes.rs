@@ -3,6 +3,7 @@
 use crate::Step;
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
+use crate::context::claims::FileClusters;
 use crate::context::inodes::Info;
 use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
@@ -11,7 +12,7 @@ use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::{Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
 
 /// Bytes of an inode table read at once.
 const CHUNK: u32 = 1 << 16;
@@ -197,6 +198,7 @@ impl Scan<'_> {
 
     fn used_inode(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role) -> Result<(), Error> {
         self.check_fields(nr, slot);
+        self.check_translator(nr, slot);
         let found = self.check_attributes(nr, slot)?;
         if slot.kind().is_none() && slot.mode() != 0 {
             self.tell_inode(nr, format!("its mode {:#o} is of no known kind", slot.mode()));
@@ -251,6 +253,19 @@ impl Scan<'_> {
             self.tell_inode(nr, "a time says 2310 or later, where one before 1970 is meant");
         }
         self.check_flags(nr, slot);
+    }
+
+    /// The block that an inode of the Hurd may have beside its map, which does not count as one of it.
+    fn check_translator(&mut self, nr: InodeNr, slot: RawInode<'_>) {
+        let block = slot.translator(&self.volume.sb);
+        if block == 0 {
+            return;
+        }
+        if self.volume.holds(block) {
+            self.claim_block(nr, BlockNr::new(block), &mut FileClusters::default());
+        } else {
+            self.tell_inode(nr, format!("its translator lies at block {block}"));
+        }
     }
 
     fn check_flags(&mut self, nr: InodeNr, slot: RawInode<'_>) {

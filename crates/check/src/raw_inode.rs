@@ -8,7 +8,7 @@ use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BASE_SIZE, BLOCK_BYTES, InodeFlags, Kind};
 use hectare_ext4::raw;
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockSize, InodeNr, join32};
+use hectare_units::{BlockSize, InodeNr, join32, u64_of};
 use zerocopy::FromBytes;
 
 /// Offsets of the two halves of the checksum.
@@ -24,6 +24,9 @@ const TIMES: [(usize, usize); 4] = [(0x0c, 0x84), (0x10, 0x88), (0x08, 0x8c), (0
 
 /// The number that is reserved for a boot loader.
 const BOOT_LOADER: InodeNr = InodeNr::new(5);
+
+/// The system that has translators, as a superblock names it.
+const HURD: u32 = 1;
 
 /// Offset of the project.
 const PROJECT: usize = 0x9c;
@@ -113,6 +116,19 @@ impl<'a> RawInode<'a> {
     #[must_use]
     pub fn block(&self) -> &'a [u8; BLOCK_BYTES] {
         &self.raw.i_block
+    }
+
+    /// The block of the translator that an inode of the Hurd may have, beside its map; 0 for none.
+    #[must_use]
+    pub fn translator(&self, sb: &SuperBlock) -> u64 {
+        let mapped = match self.kind() {
+            Some(Kind::File | Kind::Directory) => true,
+            Some(Kind::Symlink) => self.size() >= u64_of(BLOCK_BYTES),
+            _ => false,
+        };
+        let by_blocks = !self.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA);
+        let has = sb.raw().s_creator_os.get() == HURD && mapped && by_blocks;
+        if has { u64::from(self.raw.i_version_lo.get()) } else { 0 }
     }
 
     /// The attribute block's number, 0 for none.

@@ -15,7 +15,7 @@ use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, ClusterNr, InodeNr};
+use hectare_units::{BlockNr, ClusterNr, InodeNr, low32};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an inode claimed that belonged to something else.
@@ -96,8 +96,40 @@ impl Work<'_> {
         }
     }
 
+    /// Claims the translators of inodes of the Hurd after all that is mapped; one that lies in something else
+    /// gets a copy of its own.
+    fn claim_translators(&mut self) -> Result<(), Error> {
+        let mut taken = Vec::new();
+        for nr in std::mem::take(&mut self.translators) {
+            let Some(slot) = self.slot(nr)? else { continue };
+            let block = slot.view().translator(&self.sb);
+            if !self.holds(block) {
+                taken.push((slot, None));
+                continue;
+            }
+            let cluster = self.geometry().cluster_of(BlockNr::new(block)).get();
+            if self.used.claim(cluster..cluster + 1).is_some() {
+                taken.push((slot, Some(BlockNr::new(block))));
+            }
+        }
+        for (mut slot, old) in taken {
+            let place = Place::Inode(slot.nr);
+            let new = old.and_then(|_| self.take_for_copy()).map(|new| self.geometry().cluster_start(new));
+            if let (Some(old), Some(new)) = (old, new) {
+                self.copy_blocks(old, new, 1)?;
+                self.mended(What::SharedBlock, place, "its translator lies in something else: copied for it");
+            } else {
+                self.lost(What::SharedBlock, place, "its translator can't lie there: cleared");
+            }
+            slot.raw().i_version_lo = low32(new.map_or(0, BlockNr::get)).into();
+            self.put_slot(&mut slot)?;
+        }
+        Ok(())
+    }
+
     /// Gives every later owner its own copy.
     pub(crate) fn resolve_claims(&mut self) -> Result<(), Error> {
+        self.claim_translators()?;
         for (nr, conflict) in std::mem::take(&mut self.conflicts) {
             let Some(mut slot) = self.slot(InodeNr::new(nr))? else { continue };
             let mut map = self.read_map(&slot)?;

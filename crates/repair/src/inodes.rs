@@ -137,6 +137,9 @@ impl Work<'_> {
             ..Info::new(kind)
         };
         self.inodes.insert(slot.nr.get(), info)?;
+        if slot.view().translator(&self.sb) != 0 {
+            self.translators.push(slot.nr);
+        }
         self.note_checksum(&slot);
         self.put_slot(&mut slot)
     }

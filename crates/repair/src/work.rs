@@ -59,6 +59,8 @@ pub(crate) struct Work<'a> {
     pub(crate) missing: crate::task_numbers::Missing,
     /// Links whose target is to be written to a block.
     pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
+    /// Inodes of the Hurd with a translator.
+    pub(crate) translators: Vec<InodeNr>,
     /// Whether inodes are read for the first time, when those with a suspicious map are left for later.
     pub(crate) first_pass: bool,
     pub(crate) suspicious: Bits,
@@ -109,6 +111,7 @@ impl<'a> Work<'a> {
             tasks: BTreeMap::new(),
             missing: crate::task_numbers::Missing::default(),
             long_links: Vec::new(),
+            translators: Vec::new(),
             first_pass: false,
             suspicious: Bits::new(inodes)?,
             truncated: BTreeSet::new(),

@@ -133,3 +133,19 @@ fn regression_a_high_half_of_a_block_count_is_said_to_be_cleared() {
         mends(path, EXT2, "6M", |image, case| image.inode(inode_of(case, path), 0x74, &[0xfe, 0xff], true));
     }
 }
+
+/// On a volume of the Hurd an inode may have a block beside its map.
+#[test]
+fn regression_translators_of_the_hurd() {
+    let hurd = &["-t", "ext2", "-b", "1024", "-o", "hurd"];
+    let translator = |image: &mut Image, nr, block: usize| {
+        image.inode(nr, 0x24, &u32::try_from(block).unwrap().to_le_bytes(), true);
+    };
+    mends("free", hurd, "6M", |image, case| translator(image, inode_of(case, "f7"), 6000));
+    mends("taken", hurd, "6M", |image, case| {
+        translator(image, inode_of(case, "f7"), case.block_of("f9"));
+        translator(image, inode_of(case, "f9"), case.block_of("f9"));
+        translator(image, inode_of(case, "d3"), 5);
+    });
+    mends("outside", hurd, "6M", |image, case| translator(image, inode_of(case, "f7"), 99_999));
+}
