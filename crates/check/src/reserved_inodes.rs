@@ -40,7 +40,16 @@ impl Scan<'_> {
             next = RawInode::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
         }
         let sb = &self.volume.sb;
-        if sb.features().compat.contains(Compat::ORPHAN_FILE) {
+        let features = *sb.features();
+        let has_file = features.compat.contains(Compat::ORPHAN_FILE);
+        if has_file && !features.compat.contains(Compat::HAS_JOURNAL) {
+            self.tell(What::Orphans, Place::Volume, "there is an orphan file, but no journal");
+        }
+        if features.ro_compat.contains(RoCompat::ORPHAN_PRESENT) && !has_file {
+            self.tell(What::Orphans, Place::Volume, "orphan_present is set, but there is no orphan file");
+        }
+        let sb = &self.volume.sb;
+        if has_file {
             let Some(nr) = sb.orphan_file_inode() else {
                 self.tell(What::Orphans, Place::Volume, "the superblock names no orphan file");
                 return Ok(());

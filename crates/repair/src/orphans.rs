@@ -31,6 +31,10 @@ impl Work<'_> {
         }
         self.empty_orphan_file(&mut seen)?;
         let present = self.sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);
+        if present && !self.sb.features().compat.contains(Compat::ORPHAN_FILE) {
+            let text = "orphan_present was set, but there is no orphan file: cleared";
+            self.mended(What::Orphans, Place::Volume, text);
+        }
         if self.sb.last_orphan().is_some() || present {
             self.sb.set_last_orphan(None);
             self.sb.set_orphan_present(false);

@@ -287,6 +287,17 @@ impl Work<'_> {
     fn mend_orphan_file(&mut self, task: Task) -> Result<(), Error> {
         let Task { mut slot, mut map, sound } = task;
         let place = Place::Inode(slot.nr);
+        if !self.sb.features().compat.contains(Compat::HAS_JOURNAL) {
+            self.mended(What::Orphans, place, "an orphan file without a journal: deleted");
+            if sound {
+                self.data_clusters(&map).into_iter().for_each(|c| self.release_cluster(c));
+                let nodes: Vec<_> = map.nodes.iter().map(|node| self.geometry().cluster_of(*node)).collect();
+                nodes.into_iter().for_each(|c| self.release_cluster(c));
+            }
+            slot.clear();
+            self.drop_orphan_file();
+            return self.put_slot(&mut slot);
+        }
         let blocks = self.blocks_for(slot.view().size());
         let whole = map.blocks() == map.end() && map.end() == u64_of(blocks) && blocks > 0;
         let good = sound && whole && !map.extents.iter().any(|extent| extent.unwritten);
@@ -304,11 +315,7 @@ impl Work<'_> {
                 self.lost(What::Orphans, place, "no space for an orphan file: the volume goes without");
                 slot.clear();
                 self.put_slot(&mut slot)?;
-                self.edit_superblock(|raw| {
-                    let compat = Compat::from_bits_retain(raw.s_feature_compat.get());
-                    raw.s_feature_compat = (compat - Compat::ORPHAN_FILE).bits().into();
-                    raw.s_orphan_file_inum = 0.into();
-                });
+                self.drop_orphan_file();
                 return Ok(());
             }
         }

@@ -53,8 +53,14 @@ impl Work<'_> {
         {
             self.find_project_quota(nr)?;
         }
-        if self.sb.features().compat.contains(Compat::ORPHAN_FILE) {
+        let compat = self.sb.features().compat;
+        if compat.contains(Compat::ORPHAN_FILE) {
             self.find_orphan_file()?;
+            // One that is there ends when its orphans have ended.
+            if self.missing.orphan_file && !compat.contains(Compat::HAS_JOURNAL) {
+                self.missing.orphan_file = false;
+                self.drop_orphan_file();
+            }
         } else if self.sb.raw().s_orphan_file_inum.get() != 0 {
             let given = self.sb.raw().s_orphan_file_inum.get();
             let text = format!("it named inode {given} as orphan file, which it does not have: now none");
@@ -207,6 +213,15 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// From now on the volume has no orphan file.
+    pub(crate) fn drop_orphan_file(&mut self) {
+        self.edit_superblock(|raw| {
+            let compat = Compat::from_bits_retain(raw.s_feature_compat.get());
+            raw.s_feature_compat = (compat - Compat::ORPHAN_FILE).bits().into();
+            raw.s_orphan_file_inum = 0.into();
+        });
+    }
+
     fn find_orphan_file(&mut self) -> Result<(), Error> {
         let given = self.sb.raw().s_orphan_file_inum.get();
         if self.is_orphan_file(InodeNr::new(given))? || self.holds_zeros(InodeNr::new(given))? {
@@ -222,7 +237,9 @@ impl Work<'_> {
                 return Ok(());
             }
         }
-        let text = format!("its orphan file was inode {given}, which is none: it is made anew");
+        let has_journal = self.sb.features().compat.contains(Compat::HAS_JOURNAL);
+        let end = if has_journal { "it is made anew" } else { "without a journal it needs none" };
+        let text = format!("its orphan file was inode {given}, which is none: {end}");
         self.mended(What::Superblock, Place::Volume, text);
         self.missing.orphan_file = true;
         Ok(())
@@ -237,10 +254,7 @@ impl Work<'_> {
             let Some(slot) = self.take_inode()? else {
                 self.lost(What::Superblock, Place::Volume, "no inode for that file: the volume goes without");
                 if is_orphan_file {
-                    self.edit_superblock(|raw| {
-                        let compat = Compat::from_bits_retain(raw.s_feature_compat.get());
-                        raw.s_feature_compat = (compat - Compat::ORPHAN_FILE).bits().into();
-                    });
+                    self.drop_orphan_file();
                 }
                 continue;
             };

@@ -149,3 +149,11 @@ fn regression_translators_of_the_hurd() {
     });
     mends("outside", hurd, "6M", |image, case| translator(image, inode_of(case, "f7"), 99_999));
 }
+
+#[test]
+fn regression_orphan_files_without_a_journal() {
+    let with_file = &["-t", "ext4", "-b", "1024", "-O", "orphan_file"];
+    mends("no journal", with_file, "16M", |image, _| image.toggle(COMPAT, 4));
+    mends("neither file nor journal", PLAIN, "6M", |image, _| image.toggle(COMPAT, 0x1000));
+    mends("no file", PLAIN, "6M", |image, _| image.toggle(RO_COMPAT, 0x1_0000));
+}
