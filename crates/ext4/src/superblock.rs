@@ -547,7 +547,9 @@ fn check_geometry(raw: &raw::SuperBlock, geometry: &Geometry) -> Result<(), Corr
         return Err(corrupt(format!("it claims {blocks} blocks, more than 48 bits hold")));
     }
     let first_wanted = u32::from(size == BlockSize::KIB1 && geometry.cluster_ratio_shift == 0);
-    if first != first_wanted && !(size == BlockSize::KIB1 && first <= 1) {
+    // The kernel takes both where clusters have several blocks.
+    let either = size == BlockSize::KIB1 && geometry.cluster_ratio_shift > 0 && first <= 1;
+    if first != first_wanted && !either {
         return Err(corrupt(format!("its first data block is {first}")));
     }
     if blocks <= u64::from(first) {

@@ -190,6 +190,10 @@ fn patched(bytes: &[u8]) -> Option<SuperBlock> {
     if bit64 && raw.s_desc_size.get() == 0 {
         raw.s_desc_size = 64.into();
     }
+    let clusters = raw.s_feature_ro_compat.get() & RoCompat::BIGALLOC.bits() != 0;
+    if raw.s_log_block_size.get() == 0 && !clusters {
+        raw.s_first_data_block = 1.into();
+    }
     let per_group = u64::from(raw.s_blocks_per_group.get()).max(1);
     let hi = if bit64 { u64::from(raw.s_blocks_count_hi.get()) } else { 0 };
     let blocks = u64::from(raw.s_blocks_count_lo.get()) | hi << 32;

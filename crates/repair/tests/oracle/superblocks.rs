@@ -157,3 +157,12 @@ fn regression_orphan_files_without_a_journal() {
     mends("neither file nor journal", PLAIN, "6M", |image, _| image.toggle(COMPAT, 0x1000));
     mends("no file", PLAIN, "6M", |image, _| image.toggle(RO_COMPAT, 0x1_0000));
 }
+
+#[test]
+fn regression_a_first_block_of_zero() {
+    for args in [EXT2, PLAIN] {
+        for size in ["6M", "20M"] {
+            mends("first block", args, size, |image, _| image.set(0x14, &[0; 4]));
+        }
+    }
+}
