@@ -340,15 +340,12 @@ impl SuperBlock {
         self.raw.s_feature_compat = self.geometry.features.compat.bits().into();
     }
 
-    /// Makes revision 0, which has no features, revision 1, with what the older one implies.
+    /// Makes revision 0 revision 1, with what the older one implies.
     fn raise_revision(&mut self) {
         if self.raw.s_rev_level.get() == 0 {
             self.raw.s_rev_level = 1.into();
             self.raw.s_first_ino = FIRST_INODE_DEFAULT.into();
             self.raw.s_inode_size = low16(u64::from(self.geometry.inode_size)).into();
-            self.raw.s_feature_compat = 0.into();
-            self.raw.s_feature_incompat = 0.into();
-            self.raw.s_feature_ro_compat = 0.into();
         }
     }
 
@@ -386,9 +383,7 @@ fn corrupt(reason: impl Into<std::borrow::Cow<'static, str>>) -> Corrupt {
 }
 
 fn features_of(raw: &raw::SuperBlock) -> Features {
-    if raw.s_rev_level.get() == 0 {
-        return Features::default(); // revision 0 has no feature words
-    }
+    // Revision 0 has no feature words, but where they are set the kernel and e2fsck go by them.
     Features {
         compat: Compat::from_bits_retain(raw.s_feature_compat.get()),
         incompat: Incompat::from_bits_retain(raw.s_feature_incompat.get()),

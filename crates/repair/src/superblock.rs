@@ -10,16 +10,22 @@ use crate::report::{Error, Mend};
 use crate::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
+use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::group::GroupDesc;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::{MAGIC, SIZE, STATE_ERROR, STATE_VALID, SuperBlock};
-use hectare_units::{Bytes, GroupNr, InodeNr, high32, low32, u64_of};
+use hectare_units::{Bytes, GroupNr, InodeNr, high32, low32, u64_of, usize_of};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Groups that have backups.
 const BACKUP_GROUPS: [u64; 10] = [1, 3, 5, 7, 9, 25, 27, 49, 81, 125];
+/// Bytes of a group descriptor with `64bit`.
+const DESC_SIZE: u16 = 64;
+/// Groups whose descriptors are looked at for their size.
+const LOOKED_AT: u32 = 1 << 14;
 /// How far a device is searched for superblocks.
 const SEARCHED: Bytes = Bytes::gib(4);
 
@@ -37,7 +43,10 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
     let (mut mends, mut from_backup) = (Vec::new(), false);
     let bytes = read(device, SUPERBLOCK_OFFSET)?;
     let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
-        Ok(sb) if is_possible(device, &sb) => return fitted(device, Found { sb, mends, from_backup }),
+        Ok(sb) if is_possible(device, &sb) => {
+            let found = with_right_descriptors(device, Found { sb, mends, from_backup })?;
+            return fitted(device, found);
+        }
         Ok(sb) => match backup(device, None)?.filter(|backup| is_possible(device, backup)) {
             Some(backup) => {
                 let text = format!("its {} can't be: restored from a backup", sb.geometry().bytes());
@@ -53,6 +62,11 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
     let mut tell = |text: String| {
         mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
     };
+    if let Some(sb) = with_one_checksum(&bytes) {
+        tell(format!("{}: the older is switched off", reason(&error)));
+        device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+        return fitted(device, Found { sb, mends, from_backup });
+    }
     let torn = SuperBlock::parse_torn(&bytes, Bytes::new(u64::MAX)).ok();
     let backup = backup(device, torn.as_ref())?;
     let sb = match (torn, backup) {
@@ -187,9 +201,11 @@ fn patched(bytes: &[u8]) -> Option<SuperBlock> {
         return None;
     }
     let bit64 = raw.s_feature_incompat.get() & Incompat::BIT64.bits() != 0;
-    if bit64 && raw.s_desc_size.get() == 0 {
-        raw.s_desc_size = 64.into();
+    let size = raw.s_desc_size.get();
+    if bit64 && (!(DESC_SIZE..=1024).contains(&size) || !size.is_power_of_two()) {
+        raw.s_desc_size = DESC_SIZE.into();
     }
+    take_old_checksums(&mut raw);
     let clusters = raw.s_feature_ro_compat.get() & RoCompat::BIGALLOC.bits() != 0;
     if raw.s_log_block_size.get() == 0 && !clusters {
         raw.s_first_data_block = 1.into();
@@ -211,6 +227,68 @@ fn patched(bytes: &[u8]) -> Option<SuperBlock> {
         raw.s_inodes_count = u32::try_from(inodes).ok()?.into();
         SuperBlock::from_raw(raw).ok()
     })
+}
+
+/// Of two kinds of checksums of descriptors the newer counts.
+fn take_old_checksums(raw: &mut raw::SuperBlock) -> bool {
+    let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
+    let both = features.contains(RoCompat::METADATA_CSUM | RoCompat::GDT_CSUM);
+    if both {
+        raw.s_feature_ro_compat = (features - RoCompat::GDT_CSUM).bits().into();
+    }
+    both
+}
+
+/// A superblock whose checksum is right, and of which nothing is wrong but that it has two kinds of checksums
+/// of descriptors.
+fn with_one_checksum(bytes: &[u8; SIZE]) -> Option<SuperBlock> {
+    let mut raw = raw::SuperBlock::read_from_bytes(bytes).ok()?;
+    let sealed = raw.s_checksum.get() == crc32c(!0, &bytes[..SIZE - 4]);
+    if !sealed || !take_old_checksums(&mut raw) {
+        return None;
+    }
+    SuperBlock::from_raw(raw).ok()
+}
+
+/// A superblock whose descriptors are all sound if they have the usual size, and are not with the one that it
+/// says.
+fn with_right_descriptors(device: &Overlay, mut found: Found) -> Result<Found, Error> {
+    let mut raw = *found.sb.raw();
+    let size = raw.s_desc_size.get();
+    if !found.sb.features().incompat.contains(Incompat::BIT64) || size == DESC_SIZE {
+        return Ok(found);
+    }
+    raw.s_desc_size = DESC_SIZE.into();
+    let Ok(usual) = SuperBlock::from_raw(raw) else { return Ok(found) };
+    if are_sound(device, &found.sb)? || !are_sound(device, &usual)? {
+        return Ok(found);
+    }
+    let text = format!("its descriptors have {DESC_SIZE} bytes, not {size}: made right");
+    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
+    found.sb = usual;
+    device.write_at(SUPERBLOCK_OFFSET, &found.sb.render(GroupNr::new(0)))?;
+    Ok(found)
+}
+
+/// Whether all descriptors are, or the first of very many.
+fn are_sound(device: &Overlay, sb: &SuperBlock) -> Result<bool, Error> {
+    let geometry = sb.geometry();
+    let (per, size) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
+    let mut block = vec![0; geometry.block_size.len()];
+    for nr in 0..geometry.groups().min(LOOKED_AT) {
+        if nr.is_multiple_of(per) {
+            let at = geometry.desc_block(nr / per).offset(geometry.block_size);
+            if at.get() + u64_of(block.len()) > device.len().get() {
+                return Ok(false);
+            }
+            device.read_at(at, &mut block)?;
+        }
+        let slot = &block[usize_of(nr % per) * size..][..size];
+        if GroupDesc::parse(slot, GroupNr::new(nr), sb).is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Work<'_> {

@@ -166,3 +166,26 @@ fn regression_a_first_block_of_zero() {
         }
     }
 }
+
+#[test]
+fn regression_features_of_which_one_excludes_another() {
+    for size in ["6M", "20M"] {
+        mends("both checksums", PLAIN, size, |image, _| image.toggle(RO_COMPAT, 0x10));
+    }
+}
+
+#[test]
+fn regression_features_of_revision_0() {
+    let small = &["-t", "ext4", "-b", "1024", "-I", "128", "-O", "^has_journal"];
+    mends("revision", small, "6M", |image, _| image.set(0x4c, &[0; 4]));
+}
+
+#[test]
+fn regression_a_wrong_size_of_descriptors() {
+    let groups = &["-t", "ext4", "-b", "1024", "-g", "1024", "-O", "64bit,^has_journal,^flex_bg"];
+    let metadata = &["-t", "ext4", "-b", "1024", "-O", "64bit,^has_journal"];
+    mends("too large", groups, "6M", |image, _| image.set(0xfe, &[128, 0]));
+    for size in ["6M", "20M"] {
+        mends("too small", metadata, size, |image, _| image.set(0xfe, &[4, 0]));
+    }
+}
