@@ -8,7 +8,12 @@ use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::group::{GroupDesc, GroupFlags, raw_of};
 use hectare_ext4::mmp::{Mmp, Status};
-use hectare_units::{BlockNr, GroupNr, join32, usize_of};
+use hectare_units::{BlockNr, GroupNr, join32, low16, low32, usize_of};
+
+/// Groups of which each is compared with all others.
+const GROUPS_MAX: u32 = 1 << 14;
+/// Groups with a superblock that are looked at.
+const SUPERS_MAX: usize = 16;
 
 impl Work<'_> {
     /// Reads all descriptors; afterwards each is sound.
@@ -28,6 +33,7 @@ impl Work<'_> {
                 self.groups.push(desc);
             }
         }
+        self.fit_kept_blocks();
         self.part_overlaps();
         Ok(())
     }
@@ -73,6 +79,33 @@ impl Work<'_> {
         let slot = &mut block[within..within + usize_of(self.geometry().desc_size)];
         desc.render(slot, nr, &self.sb);
         self.put_block(at, &block)
+    }
+
+    /// Blocks kept for growing that reach over bitmaps and tables are too many: those stay where they are. Of
+    /// one such structure not the count is wrong, but its place.
+    fn fit_kept_blocks(&mut self) {
+        let geometry = self.geometry().clone();
+        let kept = geometry.reserved_gdt_blocks;
+        if kept == 0 || geometry.groups() > GROUPS_MAX {
+            return;
+        }
+        let starts: Vec<u64> = self
+            .groups
+            .iter()
+            .flat_map(|desc| [desc.block_bitmap, desc.inode_bitmap, desc.inode_table].map(BlockNr::get))
+            .collect();
+        let supers = (0..geometry.groups()).map(GroupNr::new).filter(|nr| geometry.has_super(*nr));
+        let fits = supers.take(SUPERS_MAX).filter_map(|nr| {
+            let end = geometry.first_block(nr).get() + u64::from(geometry.base_meta_blocks(nr));
+            let first = end.checked_sub(u64::from(kept))?;
+            let within = || starts.iter().filter(|start| (first..end).contains(start));
+            (within().count() > 1).then_some(low32(within().min()? - first))
+        });
+        let Some(fits) = fits.min() else { return };
+        let text =
+            format!("it keeps {kept} blocks for growing, where there are bitmaps and tables: now {fits}");
+        self.mended(What::Superblock, Place::Volume, text);
+        self.edit_superblock(|raw| raw.s_reserved_gdt_blocks = low16(u64::from(fits)).into());
     }
 
     /// A descriptor that is broken.
@@ -177,7 +210,7 @@ impl Work<'_> {
         let overlaps = |taken: &[(u64, u64)], at: u64, len: u64| {
             taken.iter().any(|(start, end)| at < *end && *start < at + len)
         };
-        if geometry.groups() > 1 << 14 {
+        if geometry.groups() > GROUPS_MAX {
             return; // the check names overlaps of larger volumes
         }
         for nr in 0..geometry.groups() {

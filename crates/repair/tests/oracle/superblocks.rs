@@ -189,3 +189,10 @@ fn regression_a_wrong_size_of_descriptors() {
         mends("too small", metadata, size, |image, _| image.set(0xfe, &[4, 0]));
     }
 }
+
+#[test]
+fn regression_more_blocks_kept_for_growing_than_metadata_leave() {
+    mends("ext2", EXT2, "6M", |image, _| image.set(0xce, &[100, 0]));
+    mends("ext4", &["-t", "ext4", "-b", "1024"], "20M", |image, _| image.set(0xce, &[230, 0]));
+    mends("without journal", PLAIN, "6M", |image, _| image.set(0xce, &[135, 0]));
+}
