@@ -11,7 +11,7 @@ use hectare_ext4::mmp::{Mmp, Status};
 use hectare_units::{BlockNr, GroupNr, join32, low16, low32, usize_of};
 
 /// Groups of which each is compared with all others.
-const GROUPS_MAX: u32 = 1 << 14;
+pub(crate) const GROUPS_MAX: u32 = 1 << 14;
 /// Groups with a superblock that are looked at.
 const SUPERS_MAX: usize = 16;
 
@@ -33,6 +33,7 @@ impl Work<'_> {
                 self.groups.push(desc);
             }
         }
+        self.prefer_backups()?;
         self.fit_kept_blocks();
         self.part_overlaps();
         Ok(())
@@ -146,7 +147,7 @@ impl Work<'_> {
     }
 
     /// The descriptor of a group in the first backup where it is sound.
-    fn backup_of(&self, group: GroupNr) -> Result<Option<GroupDesc>, Error> {
+    pub(crate) fn backup_of(&self, group: GroupNr) -> Result<Option<GroupDesc>, Error> {
         let geometry = self.geometry();
         let per = geometry.descs_per_block();
         let (index, within) = (group.get() / per, usize_of(group.get() % per * geometry.desc_size));
@@ -323,6 +324,6 @@ impl Work<'_> {
     }
 }
 
-fn same_places(a: &GroupDesc, b: &GroupDesc) -> bool {
+pub(crate) fn same_places(a: &GroupDesc, b: &GroupDesc) -> bool {
     (a.block_bitmap, a.inode_bitmap, a.inode_table) == (b.block_bitmap, b.inode_bitmap, b.inode_table)
 }

@@ -8,10 +8,10 @@
 //! beyond it the volume stays as it was and the first problem is named.
 //!
 //! A round, in order: superblock and journal ([`superblock`], [`journal`], [`forgotten`]), group descriptors
-//! ([`groups`]), orphans ([`orphans`]), inodes with attributes and maps ([`inodes`], [`attributes`],
-//! [`maps`]), blocks with two owners ([`claims`]), inodes with a task ([`reserved`]), directories
-//! ([`directories`]), the tree ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]), bitmaps and
-//! counts ([`bitmaps`]).
+//! ([`groups`], [`descriptor_choice`]), orphans ([`orphans`]), inodes with attributes and maps ([`inodes`],
+//! [`attributes`], [`maps`]), blocks with two owners ([`claims`]), inodes with a task ([`reserved`]),
+//! directories ([`directories`]), the tree ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]),
+//! bitmaps and counts ([`bitmaps`]).
 //!
 //! Rules:
 //! - *What can be kept is kept.* A broken node loses its broken entries and not the others; a block with two
@@ -36,6 +36,7 @@ mod attributes;
 mod bitmaps;
 mod claims;
 mod connectivity;
+mod descriptor_choice;
 mod directories;
 mod directory_content;
 mod forgotten;

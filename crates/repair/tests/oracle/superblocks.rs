@@ -196,3 +196,25 @@ fn regression_more_blocks_kept_for_growing_than_metadata_leave() {
     mends("ext4", &["-t", "ext4", "-b", "1024"], "20M", |image, _| image.set(0xce, &[230, 0]));
     mends("without journal", PLAIN, "6M", |image, _| image.set(0xce, &[135, 0]));
 }
+
+#[test]
+fn regression_descriptors_that_contradict_each_other() {
+    let ext3 = &["-t", "ext3", "-b", "1024", "-N", "64", "-g", "2048", "-O", "^has_journal"];
+    let ext4 = &["-t", "ext4", "-b", "1024", "-g", "2048", "-O", "^has_journal,^flex_bg"];
+    for args in [&ext3[..], ext4] {
+        mends("low", &[args, &["-N", "256"]].concat(), "8M", |image, _| {
+            image.describe(1, 8, image.table(1) - 1);
+        });
+        mends("swapped", &[args, &["-N", "256"]].concat(), "8M", |image, _| {
+            let (a, b) = (image.table(0), image.table(1));
+            image.describe(0, 8, b);
+            image.describe(1, 8, a);
+        });
+    }
+    let flex = &["-t", "ext4", "-b", "1024", "-g", "2048", "-N", "256", "-O", "^has_journal"];
+    mends("tables of a flex group", flex, "8M", |image, _| {
+        let (a, b) = (image.table(0), image.table(1));
+        image.describe(0, 8, b);
+        image.describe(1, 8, a);
+    });
+}

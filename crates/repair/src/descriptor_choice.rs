@@ -1,0 +1,138 @@
+//! Which descriptors count, the primary ones or their backups, where both could be.
+//!
+//! A descriptor whose checksum is right, or which has none, may still lead elsewhere: to where other metadata
+//! lies, out of its group, or to a table with the inodes of another group. Then the backup counts, if it
+//! leads to something better.
+//!
+//! What it is not: descriptors that can't be at all, which `groups` mends, as it does overlaps that backups
+//! do not explain.
+
+use crate::groups::{GROUPS_MAX, same_places};
+use crate::report::Error;
+use crate::work::Work;
+use hectare_check::{RawInode, What};
+use hectare_device::Device;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::group::GroupDesc;
+use hectare_ext4::inode::Kind;
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, usize_of};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Inodes of a table that are looked at.
+const LOOKED_AT: u32 = 1 << 10;
+/// What the root counts for among the inodes of a table.
+const ROOT: i64 = 1 << 20;
+
+impl Work<'_> {
+    /// Takes the places of backups where those of the primary descriptors contradict each other, or where the
+    /// tables of the backups are better.
+    pub(crate) fn prefer_backups(&mut self) -> Result<(), Error> {
+        if self.geometry().groups() > GROUPS_MAX {
+            return Ok(());
+        }
+        let mut backups = BTreeMap::new();
+        for group in (0..self.geometry().groups()).map(GroupNr::new) {
+            let Some(desc) = self.groups.get(group.index()).cloned() else { break };
+            if let Some(backup) = self.backup_of(group)?.filter(|backup| !same_places(backup, &desc)) {
+                backups.insert(group, with_places(&desc, &backup));
+            }
+        }
+        if backups.is_empty() {
+            return Ok(());
+        }
+        let contested = self.contested(&self.groups);
+        let (mut chosen, mut by_table) = (Vec::new(), true);
+        for (group, backup) in &backups {
+            let Some(desc) = self.groups.get(group.index()) else { continue };
+            let table =
+                self.value_of(*group, desc.inode_table)? < self.value_of(*group, backup.inode_table)?;
+            if contested.contains(group) || table {
+                chosen.push(*group);
+                by_table &= table;
+            }
+        }
+        let mut groups = self.groups.clone();
+        for group in &chosen {
+            if let (Some(place), Some(backup)) = (groups.get_mut(group.index()), backups.get(group)) {
+                *place = backup.clone();
+            }
+        }
+        let left = self.contested(&groups).len();
+        let better = left < contested.len() || by_table && left == contested.len();
+        if chosen.is_empty() || !better {
+            return Ok(());
+        }
+        for group in chosen {
+            let text = "it led to where its bitmaps or inode table are not: restored from a backup";
+            self.mended(What::GroupDescriptor, Place::Group(group), text);
+        }
+        self.groups = groups;
+        Ok(())
+    }
+
+    /// The groups whose metadata lies in other metadata, or out of the group where it must not.
+    fn contested(&self, groups: &[GroupDesc]) -> BTreeSet<GroupNr> {
+        let geometry = self.geometry();
+        let itable = u64::from(geometry.itable_blocks());
+        let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
+        let (mut contested, mut stretches) = (BTreeSet::new(), Vec::new());
+        for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(groups) {
+            let first = geometry.first_block(nr).get();
+            let end = first + u64::from(geometry.blocks_in(nr));
+            let base = u64::from(geometry.base_meta_blocks(nr));
+            if base > 0 {
+                stretches.push((first, first + base, None));
+            }
+            let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
+            for (start, len) in own.map(|(start, len)| (start.get(), len)) {
+                stretches.push((start, start + len, Some(nr)));
+                if !flex && (start < first || start + len > end) {
+                    contested.insert(nr);
+                }
+            }
+        }
+        stretches.sort_unstable();
+        let mut last = (0, None);
+        for (start, end, owner) in stretches {
+            if start < last.0 {
+                contested.extend(owner);
+                contested.extend(last.1);
+            }
+            if end > last.0 {
+                last = (end, owner);
+            }
+        }
+        contested
+    }
+
+    /// How much a table looks like that of a group.
+    fn value_of(&self, group: GroupNr, table: BlockNr) -> Result<i64, Error> {
+        let geometry = self.geometry();
+        let mut bytes = vec![0; usize_of(geometry.inode_size)];
+        let mut value = 0;
+        for index in 0..geometry.inodes_per_group.min(LOOKED_AT) {
+            let within = Bytes::new(u64::from(index) * u64::from(geometry.inode_size));
+            self.device.read_at(table.offset(geometry.block_size) + within, &mut bytes)?;
+            let Some(slot) = RawInode::new(&bytes).filter(|slot| !slot.is_blank()) else { continue };
+            let nr = geometry.inode_at(group, index);
+            let sealed = self.sb.seed().is_none_or(|seed| slot.wrong_checksum(nr, seed).is_none());
+            let known = slot.kind().is_some() || slot.mode() == 0 && slot.links() == 0;
+            value += if sealed && known { 1 } else { -1 };
+            if nr == InodeNr::ROOT && slot.kind() == Some(Kind::Directory) && sealed {
+                value += ROOT;
+            }
+        }
+        Ok(value)
+    }
+}
+
+/// A descriptor that leads to where another does.
+fn with_places(desc: &GroupDesc, places: &GroupDesc) -> GroupDesc {
+    GroupDesc {
+        block_bitmap: places.block_bitmap,
+        inode_bitmap: places.inode_bitmap,
+        inode_table: places.inode_table,
+        ..desc.clone()
+    }
+}
