@@ -16,8 +16,10 @@ use std::num::NonZeroUsize;
 /// The most clusters that are checked: the pages of their bitmap take 32 MiB.
 const CLUSTERS_MAX: u64 = 1 << 36;
 
-/// Features whose structures are no longer documented or used.
-const UNJUDGED: [&str; 5] = ["imagic_inodes", "lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
+/// A feature whose structures are no longer documented, and which changes nothing else.
+const UNJUDGED: &str = "imagic_inodes";
+/// Features with a name of which no more is known: nothing can be said of a volume that has one.
+const UNKNOWN: [&str; 4] = ["lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
 
 /// Checks a volume. If several threads find something that depends on which of them was first, one does it
 /// anew.
@@ -137,19 +139,27 @@ impl Scan<'_> {
     /// Names what a volume has that is not checked.
     fn leave_unjudged(&mut self) {
         let sb = &self.volume.sb;
-        let features = sb.features();
+        let features = *sb.features();
         if features.incompat.contains(Incompat::CASEFOLD) {
             match Folding::of(sb) {
                 Ok(_) if !features.incompat.contains(Incompat::ENCRYPT) => {}
                 Ok(_) => self.report.leave("order and hashes of names in encrypted casefolded directories"),
-                Err(what) => self.report.leave(what.0),
+                Err(what) => {
+                    self.report.leave(what.0);
+                    self.tell(What::Superblock, Place::Volume, "the encoding of its names is unknown");
+                }
             }
         }
-        let known = |name: &String| !name.starts_with("FEATURE_") && !UNJUDGED.contains(&name.as_str());
-        let mut unknown = features.names();
-        unknown.retain(|name| !known(name));
-        if !unknown.is_empty() {
-            self.report.leave(format!("what belongs to {}", unknown.join(", ")));
+        let mut names = features.names();
+        names.retain(|name| name.starts_with("FEATURE_") || UNKNOWN.contains(&name.as_str()));
+        if !names.is_empty() {
+            let names = names.join(", ");
+            self.report.leave(format!("what belongs to {names}"));
+            let reason = format!("it has unknown features ({names}), so that nobody can say it is sound");
+            self.tell(What::Superblock, Place::Volume, reason);
+        }
+        if features.names().iter().any(|name| name == UNJUDGED) {
+            self.report.leave(format!("what belongs to {UNJUDGED}"));
         }
     }
 }

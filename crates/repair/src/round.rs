@@ -90,10 +90,13 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
     }
     // All bits are flags of the type; those with names are known.
     let named = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, flag)| all | flag);
-    let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA;
+    let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA - RoCompat::BTREE_DIR;
     let unknown = sb.features().ro_compat.bits() & !known.bits();
     // Those that the kernel need not know count here, as for e2fsck: it can't mend what belongs to them.
-    let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, flag)| all | flag);
+    let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, flag)| all | flag)
+        - Compat::LAZY_BG
+        - Compat::EXCLUDE_INODE
+        - Compat::EXCLUDE_BITMAP;
     let unknown = unknown | sb.features().compat.bits() & !compat.bits();
     if unknown == 0 {
         return Ok(());

@@ -218,3 +218,39 @@ fn regression_descriptors_that_contradict_each_other() {
         image.describe(1, 8, a);
     });
 }
+
+/// Who does not know a feature, or an encoding of names, can't say that a volume is sound.
+#[test]
+fn regression_what_is_unknown_is_not_sound() {
+    let cases = [
+        (COMPAT, 0x40),
+        (COMPAT, 0x80),
+        (COMPAT, 0x100),
+        (COMPAT, 0x4000_0000),
+        (RO_COMPAT, 0x4),
+        (RO_COMPAT, 0x80),
+        (RO_COMPAT, 0x800),
+        (RO_COMPAT, 0x4000_0000),
+        (INCOMPAT, 0x4000_0000),
+    ];
+    for (word, bits) in cases {
+        refuses(PLAIN, |image| image.toggle(word, bits));
+    }
+    let folds = &["-t", "ext4", "-b", "1024", "-O", "casefold,^has_journal", "-E", "encoding=utf8"];
+    refuses(folds, |image| image.set(0x27c, &[99, 0]));
+}
+
+fn refuses(args: &[&str], change: impl FnOnce(&mut Image)) {
+    let case = match Case::filled(args, "6M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair superblocks::regression_what_is_unknown_is_not_sound", reason),
+    };
+    let mut image = Image::of(&case);
+    change(&mut image);
+    image.put(&case);
+    let said = e2fsck("-fn", &case.image);
+    assert_ne!(said.code, Some(0), "{}", said.out);
+    assert!(!is_sound(&case), "{}", said.out);
+    let staged = Staged::new(Arc::new(MemoryDevice::from_bytes(&case.bytes())));
+    watched(staged.overlay()).unwrap_err();
+}
