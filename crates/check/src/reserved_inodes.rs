@@ -183,7 +183,7 @@ impl Scan<'_> {
                 word(0x14)
             ));
         }
-        if word(0x40) > 1 {
+        if word(4) == 4 && word(0x40) > 1 {
             return Some(format!("its superblock claims {} users", word(0x40)));
         }
         let features = if word(4) == 4 { word(0x28) } else { 0 };

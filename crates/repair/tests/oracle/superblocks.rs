@@ -254,3 +254,19 @@ fn refuses(args: &[&str], change: impl FnOnce(&mut Image)) {
     let staged = Staged::new(Arc::new(MemoryDevice::from_bytes(&case.bytes())));
     watched(staged.overlay()).unwrap_err();
 }
+
+/// The superblock of a journal of the first version ends before the users; what follows says nothing.
+#[test]
+fn regression_an_old_journal_has_no_users() {
+    let case = match Case::filled(&["-t", "ext3", "-b", "1024"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair superblocks::regression_an_old_journal_has_no_users", reason),
+    };
+    let (mut bytes, start) = (case.bytes(), case.block_of("<8>") * 1024);
+    bytes[start + 4..start + 8].copy_from_slice(&3u32.to_be_bytes());
+    bytes[start + 36..start + 1024].fill(0x11);
+    fs::write(&case.image, &bytes).unwrap();
+    assert!(is_sound(&case));
+    let (repaired, _) = case.repaired("journal");
+    assert!(repaired.mends.is_empty());
+}
