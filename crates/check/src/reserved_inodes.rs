@@ -24,6 +24,8 @@ const JOURNAL_KNOWN: u32 = 0x3f;
 const JOURNAL_CHECKSUMS: u32 = 0x18;
 /// The fewest blocks of a journal.
 const JOURNAL_BLOCKS_MIN: u64 = 1024;
+/// The slots of an inode's indirect map that name its first blocks.
+const DIRECT: usize = 12;
 /// The slot of an inode's indirect map that names a table of tables.
 const DOUBLE: usize = 13;
 
@@ -234,14 +236,20 @@ impl Scan<'_> {
         } else {
             let at = BlockNr::new(u64::from(double));
             self.claim_block(nr, at, &mut FileClusters::default());
-            count += 1 + self.check_resize_table(nr, at)?;
+            let (named, end) = self.check_resize_table(nr, at)?;
+            count += 1 + named;
+            if end.saturating_sub(1) << volume.geometry().block_size.shift() > slot.size() {
+                let reason = format!("its size is {}, but its blocks extend to {end}", slot.size());
+                self.tell(What::ResizeInode, Place::Inode(nr), reason);
+            }
         }
         self.check_block_count(nr, slot, &InodeAttributes::default(), count);
         Ok(())
     }
 
-    /// Counts the blocks that the table names, and those which these name.
-    fn check_resize_table(&mut self, nr: InodeNr, at: BlockNr) -> Result<u64, Error> {
+    /// Counts the blocks that the table names, and those which these name; and gives where they end in the
+    /// inode.
+    fn check_resize_table(&mut self, nr: InodeNr, at: BlockNr) -> Result<(u64, u64), Error> {
         let volume = self.volume;
         let geometry = volume.geometry();
         let (mut table, mut copies) = (self.buffer(), self.buffer());
@@ -254,7 +262,7 @@ impl Scan<'_> {
             .filter(|group| geometry.has_super(*group))
             .map(|group| u64::from(group.get()) * u64::from(geometry.blocks_per_group()))
             .collect();
-        let (mut count, mut right, mut outside) = (0, true, None);
+        let (mut count, mut end, mut right, mut outside) = (0, 0, true, None);
         for (i, number) in (0..per).zip(numbers(&table)) {
             let index = if i >= start % per { i - start % per } else { i + per - start % per };
             let expected = if index < kept { first + u64::from(start + index) } else { 0 };
@@ -268,7 +276,9 @@ impl Scan<'_> {
                 continue;
             }
             volume.read(BlockNr::new(u64::from(number)), &mut copies)?;
+            let before = u64_of(DIRECT) + u64::from(per) * (1 + u64::from(i));
             for (i, copy) in numbers(&copies).enumerate() {
+                end = if copy == 0 { end } else { before + u64_of(i) + 1 };
                 right &= u64::from(copy) == backups.get(i).map_or(0, |backup| expected + backup);
                 count += u64::from(copy != 0);
                 if copy != 0 && !volume.holds(u64::from(copy)) {
@@ -284,7 +294,7 @@ impl Scan<'_> {
         } else if !right {
             self.note_resize(nr, "it names other blocks than those kept for growing");
         }
-        Ok(count)
+        Ok((count, end))
     }
 
     fn note_resize(&mut self, nr: InodeNr, reason: &'static str) {

@@ -377,8 +377,7 @@ impl Work<'_> {
             count = 1 + self.write_resize_tables(table, place)?;
         }
         slot.raw().i_dtime = 0.into();
-        let per = u64::from(self.geometry().block_size.get() / 4);
-        slot.set_size((per * per + per + 12) << self.geometry().block_size.shift());
+        slot.set_size(self.resize_inode_size());
         self.set_block_count(&mut slot, count);
         self.put_slot(&mut slot)
     }
@@ -391,10 +390,20 @@ impl Work<'_> {
             self.mended(What::ResizeInode, place, "its flags said that it has no table: cleared");
             slot.set_flag(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA, false);
         }
-        let (size, block_size) = (slot.view().size(), self.geometry().block_size);
-        if size > slot.view().size_max(block_size) {
+        let size = slot.view().size();
+        if size != self.resize_inode_size() {
             self.mended(What::ResizeInode, place, format!("its size was {size}: made right"));
         }
+        if slot.view().links() == 0 {
+            self.mended(What::ResizeInode, place, "it had no links: now one");
+            slot.raw().i_links_count = 1.into();
+        }
+    }
+
+    /// The size of all that a table of tables can name.
+    fn resize_inode_size(&self) -> u64 {
+        let per = u64::from(self.geometry().block_size.get() / 4);
+        (per * per + per + 12) << self.geometry().block_size.shift()
     }
 
     /// Writes the tables where they differ, and gives how many blocks they name.

@@ -125,6 +125,13 @@ fn regression_a_resize_inode_with_wrong_fields() {
     mends("mode", PLAIN, "6M", |image, _| image.inode(7, 0, &0o100_577u16.to_le_bytes(), false));
     mends("flags", PLAIN, "6M", |image, _| image.inode(7, 0x20, &0x8_0000u32.to_le_bytes(), true));
     mends("size", EXT2, "6M", |image, _| image.inode(7, 0x6c, &0xffff_fffeu32.to_le_bytes(), true));
+    for args in [PLAIN, EXT2] {
+        mends("no size", args, "20M", |image, _| {
+            image.inode(7, 0x4, &[0; 4], true);
+            image.inode(7, 0x6c, &[0; 4], true);
+        });
+        mends("no links", args, "20M", |image, _| image.inode(7, 0x1a, &[0; 2], true));
+    }
 }
 
 #[test]
