@@ -14,6 +14,7 @@ use hectare_check::{RawInode, What};
 use hectare_device::Device;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
+use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::GroupDesc;
 use hectare_ext4::inode::Kind;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, usize_of};
@@ -41,7 +42,7 @@ impl Work<'_> {
         if backups.is_empty() {
             return Ok(());
         }
-        let contested = self.contested(&self.groups);
+        let contested = contested(self.geometry(), &self.groups);
         let (mut chosen, mut by_table) = (Vec::new(), true);
         for (group, backup) in &backups {
             let Some(desc) = self.groups.get(group.index()) else { continue };
@@ -52,13 +53,12 @@ impl Work<'_> {
                 by_table &= table;
             }
         }
-        let mut groups = self.groups.clone();
-        for group in &chosen {
-            if let (Some(place), Some(backup)) = (groups.get_mut(group.index()), backups.get(group)) {
-                *place = backup.clone();
-            }
+        let (mut groups, mut left) = self.with_backups(&backups, &chosen);
+        let all: Vec<GroupNr> = backups.keys().copied().collect();
+        let (groups_of_all, left_of_all) = self.with_backups(&backups, &all);
+        if left_of_all < left {
+            (chosen, groups, left) = (all, groups_of_all, left_of_all);
         }
-        let left = self.contested(&groups).len();
         let better = left < contested.len() || by_table && left == contested.len();
         if chosen.is_empty() || !better {
             return Ok(());
@@ -71,39 +71,20 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The groups whose metadata lies in other metadata, or out of the group where it must not.
-    fn contested(&self, groups: &[GroupDesc]) -> BTreeSet<GroupNr> {
-        let geometry = self.geometry();
-        let itable = u64::from(geometry.itable_blocks());
-        let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
-        let (mut contested, mut stretches) = (BTreeSet::new(), Vec::new());
-        for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(groups) {
-            let first = geometry.first_block(nr).get();
-            let end = first + u64::from(geometry.blocks_in(nr));
-            let base = u64::from(geometry.base_meta_blocks(nr));
-            if base > 0 {
-                stretches.push((first, first + base, None));
-            }
-            let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
-            for (start, len) in own.map(|(start, len)| (start.get(), len)) {
-                stretches.push((start, start + len, Some(nr)));
-                if !flex && (start < first || start + len > end) {
-                    contested.insert(nr);
-                }
+    /// The descriptors with the backups of some groups, and how many contradict each other then.
+    fn with_backups(
+        &self,
+        backups: &BTreeMap<GroupNr, GroupDesc>,
+        chosen: &[GroupNr],
+    ) -> (Vec<GroupDesc>, usize) {
+        let mut groups = self.groups.clone();
+        for group in chosen {
+            if let (Some(place), Some(backup)) = (groups.get_mut(group.index()), backups.get(group)) {
+                *place = backup.clone();
             }
         }
-        stretches.sort_unstable();
-        let mut last = (0, None);
-        for (start, end, owner) in stretches {
-            if start < last.0 {
-                contested.extend(owner);
-                contested.extend(last.1);
-            }
-            if end > last.0 {
-                last = (end, owner);
-            }
-        }
-        contested
+        let left = contested(self.geometry(), &groups).len();
+        (groups, left)
     }
 
     /// How much a table looks like that of a group.
@@ -125,6 +106,40 @@ impl Work<'_> {
         }
         Ok(value)
     }
+}
+
+/// The groups whose metadata lies in other metadata, or out of the group where it must not.
+pub(crate) fn contested(geometry: &Geometry, groups: &[GroupDesc]) -> BTreeSet<GroupNr> {
+    let itable = u64::from(geometry.itable_blocks());
+    let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
+    let (mut contested, mut stretches) = (BTreeSet::new(), Vec::new());
+    for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(groups) {
+        let first = geometry.first_block(nr).get();
+        let end = first + u64::from(geometry.blocks_in(nr));
+        let base = u64::from(geometry.base_meta_blocks(nr));
+        if base > 0 {
+            stretches.push((first, first + base, None));
+        }
+        let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
+        for (start, len) in own.map(|(start, len)| (start.get(), len)) {
+            stretches.push((start, start + len, Some(nr)));
+            if !flex && (start < first || start + len > end) {
+                contested.insert(nr);
+            }
+        }
+    }
+    stretches.sort_unstable();
+    let mut last = (0, None);
+    for (start, end, owner) in stretches {
+        if start < last.0 {
+            contested.extend(owner);
+            contested.extend(last.1);
+        }
+        if end > last.0 {
+            last = (end, owner);
+        }
+    }
+    contested
 }
 
 /// A descriptor that leads to where another does.

@@ -4,6 +4,8 @@
 //! first backup that parses does. Backups lie at the start of groups, so their places follow from the block
 //! size; each size is tried. Only where no group's start holds one is the device searched.
 
+use crate::descriptor_choice::contested;
+use crate::groups::GROUPS_MAX;
 use crate::journal::JOURNAL;
 use crate::overlay::Overlay;
 use crate::report::{Error, Mend};
@@ -13,10 +15,10 @@ use hectare_device::Device;
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
-use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::GroupDesc;
 use hectare_ext4::raw;
-use hectare_ext4::superblock::{MAGIC, SIZE, STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_ext4::superblock::{MAGIC, SIZE, STATE_ERROR, STATE_VALID, SuperBlock, Tolerances};
 use hectare_units::{Bytes, GroupNr, InodeNr, high32, low32, u64_of, usize_of};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -24,8 +26,6 @@ use zerocopy::{FromBytes, IntoBytes};
 const BACKUP_GROUPS: [u64; 10] = [1, 3, 5, 7, 9, 25, 27, 49, 81, 125];
 /// Bytes of a group descriptor with `64bit`.
 const DESC_SIZE: u16 = 64;
-/// Groups whose descriptors are looked at for their size.
-const LOOKED_AT: u32 = 1 << 14;
 /// How far a device is searched for superblocks.
 const SEARCHED: Bytes = Bytes::gib(4);
 
@@ -45,7 +45,7 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
     let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
         Ok(sb) if is_possible(device, &sb) => {
             let found = with_right_descriptors(device, Found { sb, mends, from_backup })?;
-            return fitted(device, found);
+            return fitted(device, with_fitting_layout(device, found)?);
         }
         Ok(sb) => match backup(device, None)?.filter(|backup| is_possible(device, backup)) {
             Some(backup) => {
@@ -270,12 +270,71 @@ fn with_right_descriptors(device: &Overlay, mut found: Found) -> Result<Found, E
     Ok(found)
 }
 
+/// A superblock by which the group descriptors do not contradict each other, if that is the backup and not
+/// the primary one: features that say where metadata lie, or how long a descriptor is, may be wrong in it.
+fn with_fitting_layout(device: &Overlay, mut found: Found) -> Result<Found, Error> {
+    let contested = contradictions(device, &found.sb)?;
+    if contested == 0 || found.sb.geometry().groups() > GROUPS_MAX {
+        return Ok(found);
+    }
+    let backup = backup(device, Some(&found.sb))?;
+    let Some(backup) = backup.filter(|backup| is_possible(device, backup)) else { return Ok(found) };
+    // Too many blocks kept for growing are mended without it.
+    let mut geometry = backup.geometry().clone();
+    geometry.reserved_gdt_blocks = found.sb.geometry().reserved_gdt_blocks;
+    let same_size = geometry.blocks_count == found.sb.geometry().blocks_count;
+    let differs = same_size && layout(&geometry) != layout(found.sb.geometry());
+    if !differs || backup.uuid() != found.sb.uuid() || contradictions(device, &backup)? >= contested {
+        return Ok(found);
+    }
+    let text = "the group descriptors contradict it, and not its backup: restored from that".to_owned();
+    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
+    found.sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
+    found.from_backup = true;
+    device.write_at(SUPERBLOCK_OFFSET, &found.sb.render(GroupNr::new(0)))?;
+    Ok(found)
+}
+
+/// A geometry without the features that do not shape it.
+fn layout(geometry: &Geometry) -> Geometry {
+    let mut layout = geometry.clone();
+    layout.features.compat &= Compat::SPARSE_SUPER2 | Compat::RESIZE_INODE;
+    layout.features.incompat &= Incompat::META_BG | Incompat::BIT64 | Incompat::FLEX_BG;
+    layout.features.ro_compat &= RoCompat::SPARSE_SUPER | RoCompat::BIGALLOC;
+    layout
+}
+
+/// How many groups have a descriptor that can't be, or that contradicts others, whatever their checksums.
+fn contradictions(device: &Overlay, sb: &SuperBlock) -> Result<usize, Error> {
+    let tolerances = Tolerances { ignore_checksums: true, allow_truncated: true };
+    let bytes = sb.render(GroupNr::new(0));
+    let Ok(sb) = SuperBlock::parse_tolerant(&bytes, Bytes::new(u64::MAX), tolerances) else { return Ok(0) };
+    let geometry = sb.geometry();
+    let (per, size) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
+    let mut block = vec![0; geometry.block_size.len()];
+    let mut groups = Vec::new();
+    for nr in 0..geometry.groups().min(GROUPS_MAX) {
+        if nr.is_multiple_of(per) {
+            let at = geometry.desc_block(nr / per).offset(geometry.block_size);
+            if at.get() + u64_of(block.len()) > device.len().get() {
+                return Ok(usize_of(geometry.groups()));
+            }
+            device.read_at(at, &mut block)?;
+        }
+        let slot = &block[usize_of(nr % per) * size..][..size];
+        groups.extend(GroupDesc::parse(slot, GroupNr::new(nr), &sb).ok());
+    }
+    let broken = usize_of(geometry.groups().min(GROUPS_MAX)) - groups.len();
+    // Without each in its place they can't be compared.
+    Ok(if broken > 0 { broken } else { contested(geometry, &groups).len() })
+}
+
 /// Whether all descriptors are, or the first of very many.
 fn are_sound(device: &Overlay, sb: &SuperBlock) -> Result<bool, Error> {
     let geometry = sb.geometry();
     let (per, size) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
     let mut block = vec![0; geometry.block_size.len()];
-    for nr in 0..geometry.groups().min(LOOKED_AT) {
+    for nr in 0..geometry.groups().min(GROUPS_MAX) {
         if nr.is_multiple_of(per) {
             let at = geometry.desc_block(nr / per).offset(geometry.block_size);
             if at.get() + u64_of(block.len()) > device.len().get() {

@@ -226,6 +226,19 @@ fn regression_descriptors_that_contradict_each_other() {
     });
 }
 
+/// Features by which metadata would lie elsewhere, or descriptors be shorter: the backup knows better.
+#[test]
+fn regression_features_that_the_descriptors_contradict() {
+    let flex = &["-t", "ext4", "-b", "1024", "-g", "2048", "-N", "256", "-O", "^has_journal,64bit"];
+    let ext3 = &["-t", "ext3", "-b", "1024", "-g", "2048", "-N", "256"];
+    mends("no flex_bg", flex, "8M", |image, _| image.toggle(INCOMPAT, 0x200));
+    mends("no 64bit", flex, "8M", |image, _| image.toggle(INCOMPAT, 0x80));
+    mends("no sparse_super", ext3, "16M", |image, _| image.toggle(RO_COMPAT, 1));
+    mends("all tables", flex, "8M", |image, _| {
+        (0..4).for_each(|group| image.describe(group, 8, image.table(group) - 1));
+    });
+}
+
 /// Who does not know a feature, or an encoding of names, can't say that a volume is sound.
 #[test]
 fn regression_what_is_unknown_is_not_sound() {
