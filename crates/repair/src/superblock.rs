@@ -44,7 +44,8 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
     let bytes = read(device, SUPERBLOCK_OFFSET)?;
     let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
         Ok(sb) if is_possible(device, &sb) => {
-            let found = with_right_descriptors(device, Found { sb, mends, from_backup })?;
+            let found = with_right_revision(device, Found { sb, mends, from_backup })?;
+            let found = with_right_descriptors(device, found)?;
             return fitted(device, with_fitting_layout(device, found)?);
         }
         Ok(sb) => match backup(device, None)?.filter(|backup| is_possible(device, backup)) {
@@ -248,6 +249,23 @@ fn with_one_checksum(bytes: &[u8; SIZE]) -> Option<SuperBlock> {
         return None;
     }
     SuperBlock::from_raw(raw).ok()
+}
+
+/// Features, and a size of inodes, are those of revision 1.
+fn with_right_revision(device: &Overlay, mut found: Found) -> Result<Found, Error> {
+    let mut raw = *found.sb.raw();
+    let features = [raw.s_feature_compat, raw.s_feature_incompat, raw.s_feature_ro_compat];
+    let has_features = features.iter().any(|word| word.get() != 0);
+    if raw.s_rev_level.get() != 0 || !has_features || raw.s_inode_size.get() == 0 {
+        return Ok(found);
+    }
+    raw.s_rev_level = 1.into();
+    let Ok(sb) = SuperBlock::from_raw(raw) else { return Ok(found) };
+    let text = "it has features, but is of revision 0: now 1".to_owned();
+    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
+    found.sb = sb;
+    device.write_at(SUPERBLOCK_OFFSET, &found.sb.render(GroupNr::new(0)))?;
+    Ok(found)
 }
 
 /// A superblock whose descriptors are all sound if they have the usual size, and are not with the one that it

@@ -185,6 +185,7 @@ fn regression_features_of_which_one_excludes_another() {
 fn regression_features_of_revision_0() {
     let small = &["-t", "ext4", "-b", "1024", "-I", "128", "-O", "^has_journal"];
     mends("revision", small, "6M", |image, _| image.set(0x4c, &[0; 4]));
+    mends("larger inodes", &["-t", "ext4", "-b", "1024"], "16M", |image, _| image.set(0x4c, &[0; 4]));
 }
 
 #[test]
