@@ -5,6 +5,7 @@
 //! something else that was written over the table, and cleared.
 
 use crate::attributes::Found;
+use crate::features::Feature;
 use crate::known::Info;
 use crate::maps::{Map, numbers};
 use crate::report::Error;
@@ -117,7 +118,7 @@ impl Work<'_> {
         }
         self.mend_fields(&mut slot);
         let kind = self.mend_kind(&mut slot)?;
-        self.mend_flags(&mut slot, kind);
+        self.mend_flags(&mut slot, kind)?;
         self.mend_block_map(&mut slot, kind);
         let found = self.mend_attributes(&mut slot)?;
         let lives = match kind {
@@ -325,7 +326,15 @@ impl Work<'_> {
         can_be && named > 0 && slot.view().size() > 60 && self.inline_tail(slot).is_none()
     }
 
-    fn mend_flags(&mut self, slot: &mut Slot, kind: Kind) {
+    /// Whether what an inode has in place of content inside is the root of a sound tree.
+    fn has_sound_tree(&self, slot: &Slot) -> Result<bool, Error> {
+        let mut mapped = slot.clone();
+        mapped.set_flag(InodeFlags::EXTENTS, true);
+        let map = self.read_map(&mapped)?;
+        Ok(map.broken.is_none() && !map.extents.is_empty())
+    }
+
+    fn mend_flags(&mut self, slot: &mut Slot, kind: Kind) -> Result<(), Error> {
         let features = *self.sb.features();
         let place = Place::Inode(slot.nr);
         let no_index = kind != Kind::Directory || !features.compat.contains(Compat::DIR_INDEX);
@@ -345,10 +354,18 @@ impl Work<'_> {
             slot.set_flag(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS, false);
         }
         if slot.has(InodeFlags::INLINE_DATA) {
-            if slot.has(InodeFlags::EXTENTS) && has_root || !features.incompat.contains(Incompat::INLINE_DATA)
-            {
+            let has_tail = self.inline_tail(slot).is_some();
+            let is_tree = has_root && !has_tail && self.has_sound_tree(slot)?;
+            let is_mapped = has_root && slot.has(InodeFlags::EXTENTS) || is_tree;
+            let is_enabled = features.incompat.contains(Incompat::INLINE_DATA);
+            if !is_enabled && has_tail && !is_mapped {
+                let why = "files have content inside: the feature is set";
+                self.set_feature(Feature::Incompat(Incompat::INLINE_DATA), why);
+            }
+            if is_mapped || !is_enabled && !has_tail {
                 self.mended(What::Inode, place, "its data were said to be inside, and are not");
                 slot.set_flag(InodeFlags::INLINE_DATA, false);
+                slot.set_flag(InodeFlags::EXTENTS, slot.has(InodeFlags::EXTENTS) || is_tree);
             } else if slot.has(InodeFlags::EXTENTS | InodeFlags::INDEX) {
                 self.mended(What::Inode, place, "its data are inside, and not outside");
                 slot.set_flag(InodeFlags::EXTENTS | InodeFlags::INDEX, false);
@@ -356,11 +373,8 @@ impl Work<'_> {
         }
         if slot.has(InodeFlags::EXTENTS) && !features.incompat.contains(Incompat::EXTENTS) {
             if has_root {
-                self.mended(What::Superblock, Place::Volume, "files have extents: the feature is set");
-                self.edit_superblock(|raw| {
-                    let bits = raw.s_feature_incompat.get() | Incompat::EXTENTS.bits();
-                    raw.s_feature_incompat = bits.into();
-                });
+                let why = "files have extents: the feature is set";
+                self.set_feature(Feature::Incompat(Incompat::EXTENTS), why);
             } else {
                 self.mended(What::Inode, place, "it was said to be mapped by extents, and is not");
                 slot.set_flag(InodeFlags::EXTENTS, false);
@@ -371,6 +385,7 @@ impl Work<'_> {
             self.mended(What::Inode, place, "it is mapped by extents, which its flags did not say");
             slot.set_flag(InodeFlags::EXTENTS, true);
         }
+        Ok(())
     }
 
     fn mend_file(&mut self, slot: &mut Slot, found: &Found) -> Result<bool, Error> {
@@ -450,17 +465,8 @@ impl Work<'_> {
     fn note_large_file(&mut self, slot: &Slot) {
         let large = slot.view().size() > i64::from(i32::MAX).cast_unsigned();
         if large && !self.sb.features().ro_compat.contains(RoCompat::LARGE_FILE) {
-            self.mended(What::Superblock, Place::Volume, "a file is larger than 2 GiB: large_file is set");
-            self.edit_superblock(|raw| {
-                if raw.s_rev_level.get() == 0 {
-                    // Only revision 1 has features; what else it adds are the values that 0 implies.
-                    raw.s_rev_level = 1.into();
-                    raw.s_first_ino = 11.into();
-                    raw.s_inode_size = 128.into();
-                }
-                let bits = raw.s_feature_ro_compat.get() | RoCompat::LARGE_FILE.bits();
-                raw.s_feature_ro_compat = bits.into();
-            });
+            let why = "a file is larger than 2 GiB: large_file is set";
+            self.set_feature(Feature::RoCompat(RoCompat::LARGE_FILE), why);
         }
     }
 

@@ -39,6 +39,7 @@ mod connectivity;
 mod descriptor_choice;
 mod directories;
 mod directory_content;
+mod features;
 mod forgotten;
 mod groups;
 mod hashed_directory;

@@ -12,6 +12,7 @@ mod external;
 mod fields;
 mod forgotten;
 mod hashed;
+mod names;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]
@@ -23,6 +24,7 @@ mod survey;
 mod trial;
 mod tuned;
 mod unread;
+mod values;
 mod volumes;
 
 /// Counts what is allocated.
