@@ -1,7 +1,8 @@
 //! Reads what a directory holds, whatever it looks like.
 //!
 //! Records that tile a block are believed. Where one is broken, its name is kept if that can be one, and
-//! reading goes on at the first place from which sound records lead to the end of the block. Index blocks
+//! reading goes on at the first place from which sound records lead to the end of the block. Where only its name
+//! is too long for it, the name is cut, and reading goes on behind the record. Index blocks
 //! need no special treatment: to a reader of records they are empty.
 
 use crate::hashed_directory::{NameHash, hash_of, is_hashed};
@@ -127,6 +128,11 @@ impl Work<'_> {
             }
             let Some(byte) = broken else { break };
             content.blame(format!("a broken record at byte {byte} of a block"));
+            if let Some((record, next)) = self.too_long_name_at(block, byte, end, encrypted) {
+                add(content, &record, at_start);
+                from = next;
+                continue;
+            }
             let next = match self.name_at(block, byte, end, encrypted) {
                 Some(record) => {
                     add(content, &record, at_start);
@@ -146,6 +152,32 @@ impl Work<'_> {
         let name = block.get(at + HEADER..end)?.get(..usize::from(len))?;
         let record = Record { at, inode, file_type, name, after: None };
         self.can_be(&record, encrypted).then_some(record)
+    }
+
+    /// The record at a byte whose name is said to be longer than the record, with as much of the name as there
+    /// is, and where the next one lies; `None` if that is none.
+    fn too_long_name_at<'b>(
+        &self,
+        block: &'b [u8],
+        at: usize,
+        end: usize,
+        encrypted: bool,
+    ) -> Option<(Record<'b>, usize)> {
+        let [i0, i1, i2, i3, l0, l1, name_len, file_type] = *block.get(at..end)?.first_chunk::<HEADER>()?;
+        let next = at + usize::from(u16::from_le_bytes([l0, l1]));
+        let room = block.get(at + HEADER..next).filter(|room| room.len() < usize::from(name_len))?;
+        if room.is_empty() || !next.is_multiple_of(4) || next > end {
+            return None;
+        }
+        let follows = |record: &Record<'_>| record.inode == 0 || self.can_be(record, encrypted);
+        let follower = records(&block[next..end], end - next).next();
+        if next < end && !follower?.is_ok_and(|record| follows(&record)) {
+            return None;
+        }
+        let len = if encrypted { None } else { room.iter().position(|byte| *byte == 0) };
+        let name = &room[..len.unwrap_or(room.len())];
+        let record = Record { at, inode: u32::from_le_bytes([i0, i1, i2, i3]), file_type, name, after: None };
+        self.can_be(&record, encrypted).then_some((record, next))
     }
 
     fn can_be(&self, record: &Record<'_>, encrypted: bool) -> bool {
@@ -181,26 +213,30 @@ impl Work<'_> {
         content.dot = slot.nr.get();
         content.dot_dot = head.first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
         for row in [&head[4..], &tail] {
-            for record in records(row, row.len()) {
-                match record {
-                    Ok(record) if record.inode != 0 => content.entries.push(Stored {
-                        name: record.name.to_vec(),
-                        inode: record.inode,
-                        file_type: record.file_type,
-                        hash: None,
-                    }),
-                    Ok(_) => {}
-                    Err(byte) => {
-                        content.blame(format!("a broken record at byte {byte} of its inode"));
-                        let known = self.name_at(row, byte, row.len(), encrypted);
-                        content.entries.extend(known.map(|record| Stored {
-                            name: record.name.to_vec(),
-                            inode: record.inode,
-                            file_type: record.file_type,
-                            hash: None,
-                        }));
+            let mut from = 0;
+            while from < row.len() {
+                let mut broken = None;
+                for record in records(&row[from..], row.len() - from) {
+                    match record {
+                        Ok(record) if record.inode != 0 => content.entries.push(stored(&record)),
+                        Ok(_) => {}
+                        Err(byte) => broken = Some(from + byte),
                     }
                 }
+                let Some(byte) = broken else { break };
+                content.blame(format!("a broken record at byte {byte} of its inode"));
+                let cut = self.too_long_name_at(row, byte, row.len(), encrypted);
+                let known = match cut {
+                    Some((record, next)) => {
+                        from = next;
+                        Some(record)
+                    }
+                    None => {
+                        from = row.len();
+                        self.name_at(row, byte, row.len(), encrypted)
+                    }
+                };
+                content.entries.extend(known.map(|record| stored(&record)));
             }
         }
         if InodeNr::from_disk(content.dot_dot).is_none() {
@@ -211,4 +247,10 @@ impl Work<'_> {
         }
         content
     }
+}
+
+/// An entry without a hash.
+fn stored(record: &Record<'_>) -> Stored {
+    let Record { inode, file_type, name, .. } = *record;
+    Stored { name: name.to_vec(), inode, file_type, hash: None }
 }

@@ -5,7 +5,7 @@ use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Incompat, RoCompat};
 
-/// A feature of one of one of two sets.
+/// A feature, by its set.
 #[derive(Clone, Copy)]
 pub(crate) enum Feature {
     Incompat(Incompat),

@@ -1,8 +1,35 @@
 //! Names of directories: records whose lengths are wrong, names that are there twice, second names of
 //! directories, and where what has no name gets one.
 
-use crate::structures::Case;
+use crate::seal;
+use crate::structures::{Case, survey};
 use crate::trial::e2fsck;
+use hectare_oracle::{Skip, debugfs_write, mke2fs, skip};
+use std::fs;
+
+/// A volume that debugfs fills.
+pub(crate) fn made(args: &[&str], size: &str, requests: &[&str]) -> Result<Case, Skip> {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    mke2fs(args, &image, size)?;
+    debugfs_write(&image, requests)?;
+    Ok(Case { folder, image })
+}
+
+/// Changes the bytes of an image, and makes its checksums right.
+pub(crate) fn patch(case: &Case, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = case.bytes();
+    change(&mut bytes);
+    seal::seal(&mut bytes);
+    fs::write(&case.image, bytes).unwrap();
+}
+
+/// Where the record of a name of one byte for each of its letters lies, in a volume with one such name.
+pub(crate) fn record(bytes: &[u8], name: &str) -> usize {
+    let (len, head) = (u8::try_from(name.len()).unwrap(), name.as_bytes());
+    let is_it = |at: &usize| bytes[at + NAME_LENGTH] == len && bytes[at + NAME..].starts_with(head);
+    (0..bytes.len() - 300).step_by(4).find(is_it).unwrap_or_else(|| panic!("no record of {name}"))
+}
 
 /// That e2fsck minds an image, and the check, too.
 pub(crate) fn assert_minded(case: &Case, place: &str) {
@@ -14,4 +41,34 @@ pub(crate) fn assert_minded(case: &Case, place: &str) {
 pub(crate) fn is_clean(case: &Case) -> bool {
     let device = hectare_device::MemoryDevice::from_bytes(&case.bytes());
     hectare_check::check(&device, &hectare_check::Options::default()).unwrap().is_clean()
+}
+
+/// The records after one whose name is too long for it are where its length says.
+#[test]
+fn regression_a_name_that_is_too_long_costs_no_other() {
+    for args in [&["-t", "ext4", "-b", "1024"][..], &["-t", "ext2", "-b", "1024"]] {
+        let requests = ["mkdir dir", "mknod fifo p", "mkdir other", "mknod one p", "mknod two p"];
+        let case = match made(args, "8M", &requests) {
+            Ok(case) => case,
+            Err(reason) => skip!("repair names::regression_a_name_that_is_too_long", reason),
+        };
+        let before = case.survey();
+        for (len, is_kept) in [(5, true), (9, true), (255, true)] {
+            patch(&case, |bytes| {
+                let at = record(bytes, "fifo");
+                bytes[at + NAME_LENGTH] = len;
+            });
+            assert_minded(&case, &format!("{args:?}, {len}"));
+            let (repaired, after) = case.repaired(&format!("{args:?}, {len}"));
+            let mut found = survey(&after).paths;
+            if !is_kept {
+                found.retain(|(path, _)| !path.starts_with(b"/lost+found/"));
+            }
+            assert_eq!(found, before.paths, "{args:?}, {len}: {:?}", repaired.mends);
+            patch(&case, |bytes| {
+                let at = bytes.windows(4).position(|four| four == b"fifo").unwrap() - NAME;
+                bytes[at + NAME_LENGTH] = 4;
+            });
+        }
+    }
 }
