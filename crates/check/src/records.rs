@@ -46,8 +46,8 @@ fn record(block: &[u8], at: usize, end: usize) -> Option<(Record<'_>, usize)> {
     let rest = block.get(at..)?;
     let [i0, i1, i2, i3, l0, l1, name_len, file_type] = *rest.first_chunk::<HEADER>()?;
     let len = match u16::from_le_bytes([l0, l1]) {
-        // A block of 64 KiB has records longer than 16 bits hold.
-        0 | 65535 if end > 65000 => 65536.min(rest.len()),
+        // A record that fills a block of 64 KiB is longer than 16 bits hold.
+        0 | 65535 if end > 65000 => 65536,
         len => usize::from(len),
     };
     if len < SHORTEST || !len.is_multiple_of(4) || len > rest.len() {
@@ -62,6 +62,17 @@ fn record(block: &[u8], at: usize, end: usize) -> Option<(Record<'_>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_of_a_whole_large_block_is_the_only_one() {
+        let mut block = vec![0; 65536];
+        assert_eq!(records(&block, 65536).filter(Result::is_ok).count(), 1);
+        block[..12].copy_from_slice(&[2, 0, 0, 0, 12, 0, 1, 2, b'.', 0, 0, 0]);
+        for len in [0u16, 65535] {
+            block[16..18].copy_from_slice(&len.to_le_bytes());
+            assert_eq!(records(&block, 65536).last().map(|last| last.err()), Some(Some(12)));
+        }
+    }
 
     #[test]
     fn records_tile_the_block_or_are_refused() {

@@ -7,6 +7,11 @@ use crate::trial::e2fsck;
 use hectare_oracle::{Skip, debugfs_write, mke2fs, skip};
 use std::fs;
 
+/// Where a record has its length, the length of its name, and its name.
+const LENGTH: usize = 4;
+const NAME_LENGTH: usize = 6;
+const NAME: usize = 8;
+
 /// A volume that debugfs fills.
 pub(crate) fn made(args: &[&str], size: &str, requests: &[&str]) -> Result<Case, Skip> {
     let folder = tempfile::tempdir().unwrap();
@@ -70,5 +75,26 @@ fn regression_a_name_that_is_too_long_costs_no_other() {
                 bytes[at + NAME_LENGTH] = 4;
             });
         }
+    }
+}
+
+/// In blocks of 64 KiB no length but that of a whole block is stored as 0 or 65535.
+#[test]
+fn regression_a_record_of_a_whole_block_begins_it() {
+    let args = ["-t", "ext4", "-b", "65536", "-O", "^has_journal,^metadata_csum"];
+    for (name, len) in [("..", 0), ("f2", 0), ("f2", 0xffff)] {
+        let case = match made(&args, "32M", &["mkdir d", "cd d", "mknod f1 p", "mknod f2 p", "mknod f3 p"]) {
+            Ok(case) => case,
+            Err(reason) => skip!("repair names::regression_a_record_of_a_whole_block", reason),
+        };
+        let before = case.survey();
+        let block = case.block_of("d");
+        patch(&case, |bytes| {
+            let at = block * 65536 + record(&bytes[block * 65536..], name);
+            bytes[at + LENGTH..at + LENGTH + 2].copy_from_slice(&u16::to_le_bytes(len));
+        });
+        assert_minded(&case, name);
+        let (repaired, after) = case.repaired(name);
+        assert_eq!(survey(&after), before, "{name}: {:?}", repaired.mends);
     }
 }
