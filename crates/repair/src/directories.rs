@@ -157,8 +157,22 @@ impl Work<'_> {
         content: &Content,
         changes: &mut Changes,
     ) -> Result<Vec<Stored>, Error> {
+        let kept = self.sound_entries(slot, content, changes)?;
+        let kept = self.distinct_names(slot, kept, changes);
+        for entry in &kept {
+            self.inodes.change(entry.inode, |info| info.refs = info.refs.saturating_add(1))?;
+        }
+        Ok(kept)
+    }
+
+    /// The entries that can stay, with names that can be.
+    fn sound_entries(
+        &self,
+        slot: &Slot,
+        content: &Content,
+        changes: &mut Changes,
+    ) -> Result<Vec<Stored>, Error> {
         let encrypted = slot.has(InodeFlags::ENCRYPT);
-        let mut seen: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
         let mut children = BTreeSet::new();
         let mut kept = Vec::with_capacity(content.entries.len());
         for stored in &content.entries {
@@ -193,27 +207,62 @@ impl Work<'_> {
                     .push(format!("\"{shown}\" is a second name of directory {}: removed", entry.inode));
                 continue;
             }
-            let key = self.comparable(slot, &entry.name);
-            if seen.get(&key) == Some(&entry.inode) {
-                changes.lost.push(format!("\"{shown}\" is there twice: removed once"));
-                continue;
-            }
-            if seen.contains_key(&key) {
-                entry.name = self.another_name(slot, &entry.name, &seen);
-                changes
-                    .lost
-                    .push(format!("\"{shown}\" is there twice: now \"{}\"", entry.name.escape_ascii()));
-            }
-            seen.insert(self.comparable(slot, &entry.name), entry.inode);
             let code = self.type_code(kind);
             if entry.file_type != code && entry.file_type != 0 {
                 changes.mended.push(format!("\"{shown}\" had the type {}: now {code}", entry.file_type));
             }
             entry.file_type = code;
-            self.inodes.change(entry.inode, |info| info.refs = info.refs.saturating_add(1))?;
             kept.push(entry);
         }
         Ok(kept)
+    }
+
+    /// Gives each name to one entry: of several, to that of the highest inode, as e2fsck does. The others get
+    /// another name each; encrypted ones, of which nobody without the key can make another, go.
+    fn distinct_names(&self, slot: &Slot, entries: Vec<Stored>, changes: &mut Changes) -> Vec<Stored> {
+        let mut owners: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        let mut is_twice = false;
+        for entry in &entries {
+            let owner = owners.entry(self.comparable(slot, &entry.name)).or_default();
+            is_twice |= *owner != 0;
+            *owner = entry.inode.max(*owner);
+        }
+        if !is_twice {
+            return entries;
+        }
+        let mut seen = BTreeSet::new();
+        let mut others = Vec::new();
+        let mut kept = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let key = self.comparable(slot, &entry.name);
+            let shown = entry.name.escape_ascii();
+            if owners.get(&key) != Some(&entry.inode) {
+                others.push(entry);
+            } else if seen.insert(key) {
+                kept.push(entry);
+            } else {
+                changes.lost.push(format!("\"{shown}\" is there twice: removed once"));
+            }
+        }
+        others.sort_by_key(|entry| std::cmp::Reverse(entry.inode));
+        let mut taken = BTreeSet::new();
+        for mut entry in others {
+            let shown = entry.name.escape_ascii().to_string();
+            let inode = entry.inode;
+            if !taken.insert((self.comparable(slot, &entry.name), inode)) {
+                changes.lost.push(format!("\"{shown}\" is there twice: removed once"));
+                continue;
+            }
+            if slot.has(InodeFlags::ENCRYPT) {
+                changes.lost.push(format!("\"{shown}\" is there twice: not for inode {inode}"));
+                continue;
+            }
+            entry.name = self.another_name(slot, &entry.name, &owners);
+            owners.insert(self.comparable(slot, &entry.name), inode);
+            changes.lost.push(format!("\"{shown}\" is there twice: now \"{}\"", entry.name.escape_ascii()));
+            kept.push(entry);
+        }
+        kept
     }
 
     /// Why an entry can't stay.
@@ -261,17 +310,24 @@ impl Work<'_> {
         folding.is_some_and(|folding| folding.strict) && casefold::fold(name).is_none()
     }
 
-    /// A name that is not there yet, made of one that is.
-    fn another_name(&self, slot: &Slot, name: &[u8], seen: &BTreeMap<Vec<u8>, u32>) -> Vec<u8> {
-        let mut number = 0u32;
+    /// A name that is not there yet, made of one that is: it has a number, counts on from one that it has, and
+    /// takes no more room in a record.
+    fn another_name(&self, slot: &Slot, name: &[u8], taken: &BTreeMap<Vec<u8>, u32>) -> Vec<u8> {
+        let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let (stem, tail) = name.split_at(name.len() - digits);
+        let counted = stem
+            .strip_suffix(b"~")
+            .zip(std::str::from_utf8(tail).ok().and_then(|tail| tail.parse::<u32>().ok()));
+        let (stem, mut number) = counted.map_or((name, 0), |(stem, number)| (stem, number.saturating_add(1)));
+        let room = name.len().next_multiple_of(4).min(Name::LEN_MAX);
         loop {
             let suffix = format!("~{number}");
-            let mut new = name[..name.len().min(Name::LEN_MAX - suffix.len())].to_vec();
+            let mut new = stem[..stem.len().min(room.saturating_sub(suffix.len()))].to_vec();
             new.extend(suffix.as_bytes());
-            if !seen.contains_key(&self.comparable(slot, &new)) {
+            if !taken.contains_key(&self.comparable(slot, &new)) {
                 return new;
             }
-            number += 1;
+            number = number.wrapping_add(1);
         }
     }
 

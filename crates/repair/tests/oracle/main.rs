@@ -8,6 +8,7 @@ mod corpus;
 mod crash;
 mod damage;
 mod duplicates;
+mod encrypted;
 mod external;
 mod fields;
 mod forgotten;

@@ -3,6 +3,7 @@
 
 use crate::seal;
 use crate::structures::{Case, survey};
+use crate::survey::Survey;
 use crate::trial::e2fsck;
 use hectare_oracle::{Skip, debugfs_write, mke2fs, skip};
 use std::fs;
@@ -34,6 +35,11 @@ pub(crate) fn record(bytes: &[u8], name: &str) -> usize {
     let (len, head) = (u8::try_from(name.len()).unwrap(), name.as_bytes());
     let is_it = |at: &usize| bytes[at + NAME_LENGTH] == len && bytes[at + NAME..].starts_with(head);
     (0..bytes.len() - 300).step_by(4).find(is_it).unwrap_or_else(|| panic!("no record of {name}"))
+}
+
+/// The inode of a path.
+pub(crate) fn inode(survey: &Survey, path: &str) -> Option<u32> {
+    survey.paths.iter().find(|(known, _)| known == path.as_bytes()).map(|(_, nr)| *nr)
 }
 
 /// That e2fsck minds an image, and the check, too.
@@ -76,6 +82,28 @@ fn regression_a_name_that_is_too_long_costs_no_other() {
             });
         }
     }
+}
+
+/// Of several entries with one name that of the highest inode keeps it, as e2fsck decides.
+#[test]
+fn regression_the_highest_inode_keeps_a_name_that_is_there_twice() {
+    let requests =
+        ["mkdir d1", "mkdir d2", "mknod f1 p", "mknod f2 p", "mknod f3 p", "mknod abc p", "mknod abd p"];
+    let case = match made(&["-t", "ext4", "-b", "1024"], "8M", &requests) {
+        Ok(case) => case,
+        Err(reason) => skip!("repair names::regression_the_highest_inode_keeps_a_name", reason),
+    };
+    patch(&case, |bytes| {
+        for (from, to) in [("d2", "d1"), ("f2", "f1"), ("f3", "f1"), ("abd", "abc")] {
+            let at = record(bytes, from) + NAME;
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        }
+    });
+    assert_minded(&case, "twice");
+    let (repaired, after) = case.repaired("twice");
+    let theirs = survey(&case.e2fsck().1);
+    assert_eq!(inode(&theirs, "/f1"), Some(16));
+    assert_eq!(survey(&after).paths, theirs.paths, "{:?}", repaired.mends);
 }
 
 /// In blocks of 64 KiB no length but that of a whole block is stored as 0 or 65535.

@@ -1,0 +1,65 @@
+//! Encrypted directories: policies of what they name, names that are there twice, and a lost+found that is one.
+
+use crate::names::{assert_minded, inode, made, patch, record};
+use crate::structures::{Case, survey};
+use hectare_ext4::xattr::{Attr, Index, Name, layout};
+use hectare_oracle::{Skip, debugfs, skip};
+
+/// Where an inode has its flags, and, after 32 bytes of extra fields, its attributes.
+const FLAGS: usize = 0x20;
+const ATTRIBUTES: usize = 160;
+const INODE: usize = 256;
+const ENCRYPTED: u32 = 0x800;
+
+/// The slot of an inode of the first group.
+fn slot(case: &Case, nr: usize) -> usize {
+    let said = debugfs(&case.image, &["imap <12>"]).unwrap();
+    let rest = said.split("located at block ").nth(1).unwrap();
+    let block: usize = rest.split([',', ' ', '\n']).next().unwrap().parse().unwrap();
+    let offset = rest.split("offset 0x").nth(1).unwrap().split_whitespace().next().unwrap();
+    block * 1024 + usize::from_str_radix(offset, 16).unwrap() + nr * INODE - 12 * INODE
+}
+
+/// Marks inodes as encrypted, with a context of a version each.
+fn encrypt(case: &Case, inodes: &[(usize, u8)]) {
+    let slots: Vec<(usize, u8)> = inodes.iter().map(|(nr, version)| (slot(case, *nr), *version)).collect();
+    patch(case, |bytes| {
+        for (slot, version) in slots {
+            let flags = u32::from_le_bytes(*bytes[slot + FLAGS..].first_chunk().unwrap()) | ENCRYPTED;
+            bytes[slot + FLAGS..][..4].copy_from_slice(&flags.to_le_bytes());
+            let len = if version == 2 { 40 } else { 28 };
+            let mut context = vec![version, 1, 4, 0];
+            context.resize(len, b'k');
+            let attr = Attr::new(Name::stored(Index::ENCRYPTION, b"c").unwrap(), context);
+            let area = layout(&[attr], INODE - ATTRIBUTES, None).unwrap().inode_area;
+            bytes[slot + ATTRIBUTES..slot + INODE].copy_from_slice(&area);
+        }
+    });
+}
+
+/// A volume with an encrypted directory, inode 12, that names three encrypted files, 13 to 15.
+fn volume() -> Result<Case, Skip> {
+    let names = ["a", "b", "c"].map(|letter| format!("write /dev/null en/{}", letter.repeat(16)));
+    let requests = ["mkdir en", &names[0], &names[1], &names[2], "mknod f1 p"];
+    let case = made(&["-t", "ext4", "-b", "1024", "-I", "256", "-O", "encrypt"], "8M", &requests)?;
+    encrypt(&case, &[(12, 1), (13, 1), (14, 1), (15, 1)]);
+    Ok(case)
+}
+
+/// Nobody without the key can give an encrypted name another form: of two that are the same, one goes.
+#[test]
+fn regression_of_two_encrypted_names_one_goes() {
+    let case = match volume() {
+        Ok(case) => case,
+        Err(reason) => skip!("repair encrypted::regression_of_two_encrypted_names", reason),
+    };
+    patch(&case, |bytes| {
+        let at = record(bytes, &"b".repeat(16));
+        bytes[at + 8..at + 24].fill(b'a');
+    });
+    assert_minded(&case, "twice");
+    let (repaired, after) = case.repaired("twice");
+    let (found, theirs) = (survey(&after), survey(&case.e2fsck().1));
+    assert_eq!(inode(&theirs, "/lost+found/#13"), Some(13));
+    assert_eq!(found.paths, theirs.paths, "{:?}", repaired.mends);
+}
