@@ -5,10 +5,10 @@ use crate::context::Scan;
 use crate::context::attributes::{Context, Holder, InodeAttributes, LargeEntry, Shared, SharedBlock};
 use crate::context::claims::FileClusters;
 use crate::raw_inode::RawInode;
-use crate::report::{Error, What};
+use crate::report::{Error, Problem, What};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::xattr::{self, Area, Index, ValueRef, entry_hash, entry_hash_signed};
 use hectare_units::{BlockNr, InodeNr, join32};
@@ -51,6 +51,10 @@ impl Scan<'_> {
             let reason = format!("its attribute block is {acl}, which can't be");
             self.tell(What::Attributes, Place::Inode(nr), reason);
             return Ok(found);
+        }
+        if !self.volume.sb.features().compat.contains(Compat::EXT_ATTR) {
+            let reason = "it has an attribute block, which the volume does not have";
+            self.tell(What::Attributes, Place::Inode(nr), reason);
         }
         found.block = 1;
         let block = self.attribute_block(nr, BlockNr::new(acl))?;
@@ -171,11 +175,9 @@ impl Scan<'_> {
             }
         }
         if !entries.is_empty() && !self.volume.sb.features().incompat.contains(Incompat::EA_INODE) {
-            self.tell(
-                What::Attributes,
-                Place::Volume,
-                "values lie in inodes, which the volume does not have",
-            );
+            // e2fsck sets the feature whenever it writes, and does not count that as an error.
+            let reason = "values of attributes lie in inodes: the feature ea_inode is missing".into();
+            self.report.notes.push(Problem { what: What::Superblock, place: Place::Volume, reason });
         }
         for entry in entries {
             let place = Place::Inode(entry.owner);

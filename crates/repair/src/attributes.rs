@@ -1,12 +1,13 @@
 //! Extended attributes: areas are made anew from their sound entries, shared blocks count their users, and
 //! values in inodes of their own agree with the entries that lead to them.
 
+use crate::features::Feature;
 use crate::report::Error;
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::xattr::{
     self, Area, Attr, Index, Name, Value, ValueRef, entry_hash, entry_hash_signed, layout, raw,
@@ -132,8 +133,7 @@ impl Work<'_> {
                 (kept, sound)
             }
             Err(corrupt) => {
-                let kept =
-                    salvage(bytes, first, base, self.sb.features().incompat.contains(Incompat::EA_INODE));
+                let kept = salvage(bytes, first, base);
                 let text = format!("{}: {} of its attributes are kept", corrupt.reason, kept.len());
                 self.lost(What::Attributes, place, text);
                 (kept, false)
@@ -167,6 +167,9 @@ impl Work<'_> {
             self.lost(What::Attributes, place, format!("block {acl} holds no attributes: given up"));
             slot.set_acl(0);
             return Ok(());
+        }
+        if !self.sb.features().compat.contains(Compat::EXT_ATTR) {
+            self.set_feature(Feature::Compat(Compat::EXT_ATTR), "files have attributes: the feature is set");
         }
         let free = self.used.claim(cluster..cluster + 1).is_none();
         if !free {
@@ -324,17 +327,30 @@ impl Work<'_> {
         self.put_slot(&mut slot)
     }
 
-    fn value_is_sound(&self, entry: &LargeEntry) -> Result<bool, Error> {
-        let known = self.inodes.get(entry.holder.get())?;
-        if !known.is_some_and(|info| info.kind == Kind::File && info.holds_value) {
+    /// Whether a value is where its entry says. The inode that holds it is marked if it was not.
+    fn value_is_sound(&mut self, entry: &LargeEntry) -> Result<bool, Error> {
+        let Some(known) = self.inodes.get(entry.holder.get())?.filter(|info| info.kind == Kind::File) else {
             return Ok(false);
-        }
-        let Some(holder) = self.slot(entry.holder)? else { return Ok(false) };
+        };
+        let Some(mut holder) = self.slot(entry.holder)? else { return Ok(false) };
         let word = holder.view().raw.i_atime.get().to_le_bytes();
         let suffix = entry.name.suffix();
         let right = [entry_hash(suffix, &word), entry_hash_signed(suffix, &word)];
-        let enabled = self.sb.features().incompat.contains(Incompat::EA_INODE);
-        Ok(enabled && holder.view().size() == u64::from(entry.size) && right.contains(&entry.hash))
+        if holder.view().size() != u64::from(entry.size) || !right.contains(&entry.hash) {
+            return Ok(false);
+        }
+        if !self.sb.features().incompat.contains(Incompat::EA_INODE) {
+            let why = "values of attributes lie in inodes: the feature is set";
+            self.set_feature(Feature::Incompat(Incompat::EA_INODE), why);
+        }
+        if !known.holds_value {
+            let text = "it holds the value of an attribute, which its flags did not say";
+            self.mended(What::Attributes, Place::Inode(holder.nr), text);
+            holder.set_flag(InodeFlags::EA_INODE, true);
+            self.put_slot(&mut holder)?;
+            self.inodes.change(holder.nr.get(), |info| info.holds_value = true)?;
+        }
+        Ok(true)
     }
 
     /// Removes an entry whose value is not there.
@@ -441,7 +457,7 @@ fn context(area: &Area<'_>) -> Option<bool> {
 }
 
 /// The entries of a broken area that are sound in themselves.
-fn salvage(bytes: &[u8], first: usize, base: usize, large: bool) -> Vec<Attr> {
+fn salvage(bytes: &[u8], first: usize, base: usize) -> Vec<Attr> {
     let (mut at, mut attrs) = (first, Vec::new());
     while let Some(rest) = bytes.get(at..) {
         let Ok((entry, names)) = raw::Entry::ref_from_prefix(rest) else { break };
@@ -457,7 +473,7 @@ fn salvage(bytes: &[u8], first: usize, base: usize, large: bool) -> Vec<Attr> {
         let (size, inode) = (entry.e_value_size.get(), entry.e_value_inum.get());
         let start = base + usize::from(entry.e_value_offs.get());
         let value = match InodeNr::from_disk(inode) {
-            Some(inode) if large && size <= raw::VALUE_MAX => {
+            Some(inode) if size <= raw::VALUE_MAX => {
                 Some(Value::Inode { inode, size, hash: entry.e_hash.get() })
             }
             Some(_) => None,

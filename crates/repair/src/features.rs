@@ -3,11 +3,12 @@
 use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 
 /// A feature, by its set.
 #[derive(Clone, Copy)]
 pub(crate) enum Feature {
+    Compat(Compat),
     Incompat(Incompat),
     RoCompat(RoCompat),
 }
@@ -24,6 +25,7 @@ impl Work<'_> {
                 raw.s_inode_size = 128.into();
             }
             let (set, bits) = match feature {
+                Feature::Compat(feature) => (&mut raw.s_feature_compat, feature.bits()),
                 Feature::Incompat(feature) => (&mut raw.s_feature_incompat, feature.bits()),
                 Feature::RoCompat(feature) => (&mut raw.s_feature_ro_compat, feature.bits()),
             };

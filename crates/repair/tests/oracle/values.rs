@@ -1,9 +1,10 @@
 //! What lies in inodes beside their maps, and what the volume's features say of it: content inside, attributes,
 //! and attributes whose values lie in inodes of their own.
 
-use crate::names::assert_minded;
+use crate::names::{assert_minded, is_clean};
 use crate::structures::{Case, survey};
-use hectare_oracle::skip;
+use crate::trial::e2fsck;
+use hectare_oracle::{debugfs, dumpe2fs, skip};
 use std::fs;
 
 /// Content inside inodes, and the volume does not know of it: the feature is set, and nothing is lost.
@@ -42,5 +43,83 @@ fn regression_a_tree_of_extents_is_no_content() {
         let (repaired, after) = case.repaired(more);
         assert!(!repaired.loses(), "{more}: {:?}", repaired.mends);
         assert_eq!(survey(&after), before, "{more}");
+    }
+}
+
+/// A volume in which the value of `user.large` of f7 lies in an inode; and that inode.
+fn with_value(name: &str) -> Result<(Case, u32, String), hectare_oracle::Skip> {
+    let case = Case::filled(&["-t", "ext4", "-b", "1024", "-O", "ea_inode"], "16M")?;
+    let (source, value) = (case.folder.path().join("source"), "value".repeat(200));
+    fs::write(&source, &value).unwrap();
+    case.change(&[&format!("ea_set -f {} f7 user.large", source.display())]);
+    e2fsck("-fy", &case.image);
+    assert!(is_clean(&case), "{name}");
+    let is_holder = |nr: &u32| {
+        let stat = debugfs(&case.image, &[&format!("stat <{nr}>")]).unwrap_or_default();
+        stat.contains("Flags: 0x280000") && stat.contains("Links: 1")
+    };
+    let holder = (12..120).find(is_holder).expect("an inode with the value");
+    Ok((case, holder, value))
+}
+
+/// The value of `user.large` of f7.
+fn value_of(case: &Case, bytes: &[u8]) -> String {
+    let (image, out) = (case.folder.path().join("valued"), case.folder.path().join("out"));
+    fs::write(&image, bytes).unwrap();
+    debugfs(&image, &[&format!("ea_get -f {} f7 user.large", out.display())]).unwrap();
+    fs::read_to_string(out).unwrap_or_default()
+}
+
+/// An inode that holds the value of an attribute, and whose flags do not say so.
+#[test]
+fn regression_an_inode_with_a_value_is_marked() {
+    let (case, holder, value) = match with_value("flag") {
+        Ok(made) => made,
+        Err(reason) => skip!("repair values::regression_an_inode_with_a_value_is_marked", reason),
+    };
+    let before = case.survey();
+    case.change(&[&format!("sif <{holder}> flags 0x80000")]);
+    assert_minded(&case, "flag");
+    let (repaired, after) = case.repaired("flag");
+    assert!(!repaired.loses(), "{:?}", repaired.mends);
+    assert_eq!(survey(&after), before);
+    assert_eq!(value_of(&case, &after), value);
+}
+
+/// Values in inodes of a volume without the feature: e2fsck finds it sound, and sets it when it writes.
+#[test]
+fn regression_values_in_inodes_are_kept_without_the_feature() {
+    let (case, _, value) = match with_value("feature") {
+        Ok(made) => made,
+        Err(reason) => skip!("repair values::regression_values_in_inodes_are_kept", reason),
+    };
+    let before = case.survey();
+    case.change(&["feature -ea_inode"]);
+    assert_eq!(e2fsck("-fn", &case.image).code, Some(0));
+    assert!(is_clean(&case));
+    let (repaired, after) = case.repaired("feature");
+    assert!(!repaired.loses() && !repaired.mends.is_empty(), "{:?}", repaired.mends);
+    assert_eq!(survey(&after), before);
+    assert_eq!(value_of(&case, &after), value);
+    fs::write(&case.image, &after).unwrap();
+    assert!(dumpe2fs(&case.image).unwrap().has("ea_inode"));
+}
+
+/// Attribute blocks of a volume without the feature.
+#[test]
+fn regression_attribute_blocks_are_kept_without_the_feature() {
+    for args in [&["-t", "ext4", "-b", "1024"][..], &["-t", "ext2", "-b", "1024"]] {
+        let value = "v".repeat(600);
+        let case = match Case::filled(args, "16M") {
+            Ok(case) => case,
+            Err(reason) => skip!("repair values::regression_attribute_blocks_are_kept", reason),
+        };
+        case.change(&[&format!("ea_set f7 user.large {value}"), "feature -ext_attr"]);
+        assert_minded(&case, &format!("{args:?}"));
+        let before = case.survey();
+        let (repaired, after) = case.repaired(&format!("{args:?}"));
+        assert!(!repaired.loses(), "{args:?}: {:?}", repaired.mends);
+        assert_eq!(survey(&after), before, "{args:?}");
+        assert_eq!(value_of(&case, &after), value, "{args:?}");
     }
 }
