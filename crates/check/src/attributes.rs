@@ -238,7 +238,7 @@ fn context(area: &Area<'_>) -> Option<Context> {
         !matches!(value.first(), None | Some(0))
     };
     let said = &value[..value.len().saturating_sub(16)];
-    // What an unknown version says can't be compared.
-    let policy = if known { join32(crc32c(!0, said), crc32c(0, said)) } else { 0 };
+    // What unknown versions say can't be compared: they are one policy, which is none of the known.
+    let policy = if known { join32(crc32c(!0, said), crc32c(0, said)) } else { u64::MAX };
     Some(Context { sound, policy })
 }

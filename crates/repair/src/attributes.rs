@@ -236,7 +236,7 @@ impl Work<'_> {
         })
     }
 
-    /// The encryption policy of an inode: its context without the nonce at the end; `None` of unknown ones.
+    /// The encryption policy of an inode: its context without the nonce at the end; nothing of unknown ones.
     pub(crate) fn policy(&self, slot: &Slot) -> Option<Vec<u8>> {
         let find = |area: Area<'_>| {
             let mut entries = area.entries();
@@ -245,6 +245,7 @@ impl Work<'_> {
                 ValueRef::Inline(value) if matches!(value.first(), Some(1 | 2)) => {
                     Some(value[..value.len().saturating_sub(16)].to_vec())
                 }
+                ValueRef::Inline([1..=u8::MAX, ..]) => Some(Vec::new()),
                 _ => None,
             }
         };

@@ -46,6 +46,28 @@ fn volume() -> Result<Case, Skip> {
     Ok(case)
 }
 
+/// A context of a version that is not known is another policy than one that is.
+#[test]
+fn regression_an_unknown_policy_is_another() {
+    let case = match volume() {
+        Ok(case) => case,
+        Err(reason) => skip!("repair encrypted::regression_an_unknown_policy", reason),
+    };
+    assert!(crate::names::is_clean(&case));
+    let whole = case.bytes();
+    // Both unknown: the same.
+    for (inodes, is_sound) in [(&[(13, 9)][..], false), (&[(12, 9), (13, 8), (14, 9), (15, 9)], true)] {
+        std::fs::write(&case.image, &whole).unwrap();
+        encrypt(&case, inodes);
+        assert_eq!(crate::trial::e2fsck("-fn", &case.image).code == Some(0), is_sound, "{inodes:?}");
+        assert_eq!(crate::names::is_clean(&case), is_sound, "{inodes:?}");
+        let (repaired, after) = case.repaired(&format!("{inodes:?}"));
+        let found = survey(&after);
+        assert!(found.inodes.contains_key(&13), "{inodes:?}: {:?}", repaired.mends);
+        assert_eq!(inode(&found, "/lost+found/#13").is_some(), !is_sound, "{:?}", repaired.mends);
+    }
+}
+
 /// Nobody without the key can give an encrypted name another form: of two that are the same, one goes.
 #[test]
 fn regression_of_two_encrypted_names_one_goes() {
