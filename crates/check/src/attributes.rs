@@ -159,7 +159,7 @@ impl Scan<'_> {
             hash: raw.i_atime.get(),
             stored: join32(raw.i_version_lo.get(), raw.i_ctime.get()),
             users: 0,
-            links: slot.links(),
+            is_lustre: raw.i_ctime == raw.i_atime,
             is_file: slot.kind() == Some(Kind::File),
         };
         self.attributes.holders.insert(nr.get(), holder);
@@ -179,6 +179,7 @@ impl Scan<'_> {
             let reason = "values of attributes lie in inodes: the feature ea_inode is missing".into();
             self.report.notes.push(Problem { what: What::Superblock, place: Place::Volume, reason });
         }
+        let any = !entries.is_empty();
         for entry in entries {
             let place = Place::Inode(entry.owner);
             let Some(holder) = holders.get_mut(&entry.holder.get()) else {
@@ -193,9 +194,12 @@ impl Scan<'_> {
         }
         for (nr, holder) in holders {
             let place = Place::Inode(InodeNr::new(nr));
-            if holder.users == 0 {
-                self.tell(What::Attributes, place, "it holds a value that no attribute has");
-            } else if holder.stored != holder.users || holder.links != 1 {
+            if holder.users > 0 {
+                self.inodes.change(InodeNr::new(nr), |info| info.holds_value = true);
+            }
+            // Where no attribute has its value in an inode nothing of this counts.
+            let is_counted = holder.users > 0 || any && !holder.is_lustre;
+            if is_counted && holder.stored != holder.users {
                 let reason =
                     format!("it counts {} uses of its value and has {}", holder.stored, holder.users);
                 self.tell(What::Attributes, place, reason);

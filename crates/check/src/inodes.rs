@@ -189,7 +189,7 @@ impl Scan<'_> {
         let info = Info {
             kind: slot.kind(),
             links: slot.links(),
-            nameless: is_special && !is_visible || slot.flags().contains(InodeFlags::EA_INODE),
+            nameless: is_special && !is_visible,
             encrypted: slot.flags().contains(InodeFlags::ENCRYPT),
             ..Info::default()
         };

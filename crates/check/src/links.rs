@@ -75,7 +75,7 @@ impl Scan<'_> {
             if info.nameless {
                 continue;
             }
-            let refs = inodes.names(nr, &info);
+            let refs = inodes.names(nr, &info).max(u32::from(info.holds_value));
             let nr = InodeNr::new(nr);
             let is_directory = info.kind == Some(Kind::Directory);
             let links = u32::from(info.links);

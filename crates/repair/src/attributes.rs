@@ -407,11 +407,10 @@ impl Work<'_> {
             };
             let view = slot.view().raw;
             let stored = join32(view.i_version_lo.get(), view.i_ctime.get());
-            if stored != count || slot.view().links() != 1 {
+            if stored != count {
                 self.mended(What::Attributes, place, format!("its value is used {count} times"));
                 slot.raw().i_version_lo = hectare_units::low32(count).into();
                 slot.raw().i_ctime = hectare_units::high32(count).into();
-                slot.raw().i_links_count = 1.into();
                 self.put_slot(&mut slot)?;
             }
         }

@@ -276,7 +276,7 @@ impl Work<'_> {
         let Some(info) = self.inodes.get(entry.inode)? else {
             return Ok(Some(format!("leads to inode {}, not in use", entry.inode)));
         };
-        if info.hidden || info.holds_value || entry.inode == InodeNr::ROOT.get() || entry.inode == own.get() {
+        if info.hidden || entry.inode == InodeNr::ROOT.get() || entry.inode == own.get() {
             return Ok(Some(format!("leads to inode {}", entry.inode)));
         }
         if info.kind == Kind::Directory && info.parent != own.get() {

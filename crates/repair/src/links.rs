@@ -19,10 +19,11 @@ impl Work<'_> {
         while let Some((nr, info)) = self.inodes.first_from(next)? {
             let Some(after) = nr.checked_add(1) else { break };
             next = after;
-            if info.hidden || info.holds_value {
+            if info.hidden {
                 continue;
             }
-            let count = if info.is_directory() { info.subdirectories.saturating_add(2) } else { info.refs };
+            let names = info.refs.max(u32::from(info.holds_value));
+            let count = if info.is_directory() { info.subdirectories.saturating_add(2) } else { names };
             let over = info.is_directory() && many && count > LINKS_MAX;
             let count = if over { 1 } else { count };
             let Some(mut slot) = self.slot(InodeNr::new(nr))? else { continue };

@@ -59,7 +59,8 @@ pub(crate) struct Holder {
     pub(crate) hash: u32,
     pub(crate) stored: u64,
     pub(crate) users: u64,
-    pub(crate) links: u16,
+    /// Whether its times are the same: Lustre keeps no count in them.
+    pub(crate) is_lustre: bool,
     pub(crate) is_file: bool,
 }
 

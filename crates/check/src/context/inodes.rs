@@ -27,9 +27,10 @@ pub(crate) struct Info {
     pub(crate) links: u16,
     /// What it is, if it is something.
     pub(crate) kind: Option<Kind>,
-    /// Whether no directory may name it: reserved ones but the root, quota and orphan file, and what holds
-    /// the value of an attribute.
+    /// Whether no directory may name it: reserved ones but the root, quota and orphan file.
     pub(crate) nameless: bool,
+    /// Whether it holds the value of an attribute, and so needs no name.
+    pub(crate) holds_value: bool,
     /// Whether it is encrypted.
     pub(crate) encrypted: bool,
 }
@@ -45,8 +46,8 @@ impl Info {
 
     /// Whether there is nothing to say but the kind.
     fn is_plain(&self) -> bool {
-        let Self { policy, directory, links, nameless, encrypted, .. } = *self;
-        (policy, directory, links, nameless, encrypted) == (0, 0, 1, false, false)
+        let Self { policy, directory, links, nameless, holds_value, encrypted, .. } = *self;
+        (policy, directory, links) == (0, 0, 1) && !(nameless || holds_value || encrypted)
     }
 }
 

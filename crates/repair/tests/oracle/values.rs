@@ -1,7 +1,7 @@
 //! What lies in inodes beside their maps, and what the volume's features say of it: content inside, attributes,
 //! and attributes whose values lie in inodes of their own.
 
-use crate::names::{assert_minded, is_clean};
+use crate::names::{assert_minded, is_clean, made};
 use crate::structures::{Case, survey};
 use crate::trial::e2fsck;
 use hectare_oracle::{debugfs, dumpe2fs, skip};
@@ -48,7 +48,8 @@ fn regression_a_tree_of_extents_is_no_content() {
 
 /// A volume in which the value of `user.large` of f7 lies in an inode; and that inode.
 fn with_value(name: &str) -> Result<(Case, u32, String), hectare_oracle::Skip> {
-    let case = Case::filled(&["-t", "ext4", "-b", "1024", "-O", "ea_inode"], "16M")?;
+    let requests = ["write /dev/null f7", "write /dev/null f9", "mkdir d"];
+    let case = made(&["-t", "ext4", "-b", "1024", "-O", "ea_inode"], "16M", &requests)?;
     let (source, value) = (case.folder.path().join("source"), "value".repeat(200));
     fs::write(&source, &value).unwrap();
     case.change(&[&format!("ea_set -f {} f7 user.large", source.display())]);
@@ -103,6 +104,37 @@ fn regression_values_in_inodes_are_kept_without_the_feature() {
     assert_eq!(value_of(&case, &after), value);
     fs::write(&case.image, &after).unwrap();
     assert!(dumpe2fs(&case.image).unwrap().has("ea_inode"));
+}
+
+/// A name may lead to an inode with a value; its links are as many as its names then.
+#[test]
+fn regression_names_of_inodes_with_values() {
+    let (case, holder, value) = match with_value("names") {
+        Ok(made) => made,
+        Err(reason) => skip!("repair values::regression_names_of_inodes_with_values", reason),
+    };
+    let whole = case.bytes();
+    for (names, links, is_sound) in [(1, 1, true), (2, 2, true), (1, 2, false), (2, 1, false), (0, 2, false)]
+    {
+        let place = format!("{names} names, {links} links");
+        fs::write(&case.image, &whole).unwrap();
+        let link = |nr| format!("ln <{holder}> name{nr}");
+        let mut requests: Vec<String> = (0..names).map(link).collect();
+        requests.push(format!("sif <{holder}> links_count {links}"));
+        case.change(&requests.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(e2fsck("-fn", &case.image).code == Some(0), is_sound, "{place}");
+        assert_eq!(is_clean(&case), is_sound, "{place}");
+        let before = case.survey();
+        let (repaired, after) = case.repaired(&place);
+        assert!(!repaired.loses(), "{place}: {:?}", repaired.mends);
+        assert_eq!(survey(&after), before, "{place}");
+        assert_eq!(value_of(&case, &after), value, "{place}");
+    }
+    // A flag that says so of a file that holds none.
+    fs::write(&case.image, &whole).unwrap();
+    case.change(&["sif f9 flags 0x280000"]);
+    assert_eq!(e2fsck("-fn", &case.image).code, Some(0));
+    assert!(is_clean(&case), "a flag without a value");
 }
 
 /// Attribute blocks of a volume without the feature.
