@@ -337,8 +337,6 @@ impl Scan<'_> {
     fn check_special_file(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
         if slot.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INDEX | InodeFlags::INLINE_DATA) {
             self.tell_inode(nr, "a device, pipe or socket has no map");
-        } else if slot.block()[16..].iter().any(|byte| *byte != 0) {
-            self.tell_inode(nr, "a device, pipe or socket has no blocks");
         }
         if slot.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             self.tell_inode(nr, "a device, pipe or socket is immutable or append-only");

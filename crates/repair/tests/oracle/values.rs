@@ -155,3 +155,18 @@ fn regression_attribute_blocks_are_kept_without_the_feature() {
         assert_eq!(value_of(&case, &after), value, "{args:?}");
     }
 }
+
+/// What devices and pipes have behind their number means nothing.
+#[test]
+fn regression_words_behind_a_device_number_are_nothing() {
+    let requests = ["mknod p p", "mknod c c 5 7", "sif p block[7] 2048", "sif c block[DIND] 5"];
+    let case = match made(&["-t", "ext4", "-b", "1024"], "8M", &requests) {
+        Ok(case) => case,
+        Err(reason) => skip!("repair values::regression_words_behind_a_device_number", reason),
+    };
+    assert_eq!(e2fsck("-fn", &case.image).code, Some(0));
+    assert!(is_clean(&case));
+    case.change(&["sif p flags 0x10"]);
+    assert_minded(&case, "immutable");
+    case.repaired("immutable");
+}
