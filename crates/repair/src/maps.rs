@@ -145,7 +145,7 @@ impl Walk<'_> {
         let len = if unwritten { stored - extent::WRITTEN_MAX } else { stored };
         let physical = join32(leaf.ee_start_lo.get(), u32::from(leaf.ee_start_hi.get()));
         let end = u64::from(logical) + u64::from(len);
-        if len == 0 || end > 1 << 32 || !self.work.holds(physical) {
+        if len == 0 || end > u64::from(u32::MAX) || !self.work.holds(physical) {
             let reason = format!("an extent at file block {logical} of {len} blocks at block {physical}");
             self.map.blame(true, format!("{reason} can't be"));
             return;

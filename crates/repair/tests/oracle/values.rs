@@ -156,6 +156,24 @@ fn regression_attribute_blocks_are_kept_without_the_feature() {
     }
 }
 
+/// An extent can't end at the very last number of a block.
+#[test]
+fn regression_an_extent_of_the_last_file_block_is_dropped() {
+    let case = match made(&["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"], "8M", &["mkdir d"]) {
+        Ok(case) => case,
+        Err(reason) => skip!("repair values::regression_an_extent_of_the_last_file_block", reason),
+    };
+    let source = case.folder.path().join("source");
+    fs::write(&source, [7; 3072]).unwrap();
+    case.change(&[&format!("write {} f", source.display()), "punch f 1 1"]);
+    // The third and fourth word of a leaf's entries: the second entry's file block.
+    case.change(&["sif f block[6] 0xffffffff"]);
+    assert_minded(&case, "last");
+    let (repaired, after) = case.repaired("last");
+    let found = survey(&after);
+    assert!(found.errors == 0 && found.paths.iter().any(|(path, _)| path == b"/f"), "{:?}", repaired.mends);
+}
+
 /// What devices and pipes have behind their number means nothing.
 #[test]
 fn regression_words_behind_a_device_number_are_nothing() {
