@@ -15,11 +15,11 @@ use hectare_check::What;
 use hectare_ext4::casefold::{self, Folding};
 use hectare_ext4::dir::{self, Entry, FileType, Fill, Format, Name};
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
-use hectare_units::{BlockNr, InodeNr, LogicalBlock};
+use hectare_units::{BlockNr, InodeNr, LogicalBlock, index_of, u64_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The shortest ciphertext of a name.
@@ -111,14 +111,32 @@ impl Work<'_> {
             }
             self.inodes.change(nr.get(), |info| info.dot_dot = content.dot_dot)?;
         }
-        for (child, parents) in others {
-            self.inodes.change(child, |info| {
-                if info.parent != info.dot_dot && parents.contains(&info.dot_dot) {
-                    info.parent = info.dot_dot;
-                }
-            })?;
+        for (child, parent) in self.first_names(others)? {
+            self.inodes.change(child, |info| info.parent = parent)?;
         }
         self.inodes.change(InodeNr::ROOT.get(), |root| root.parent = InodeNr::ROOT.get())
+    }
+
+    /// The directory that has the first name of each that is in several: in the order of blocks, and those that
+    /// begin an indexed directory first, as e2fsck goes through them.
+    fn first_names(&self, mut others: BTreeMap<u32, Vec<u32>>) -> Result<BTreeMap<u32, u32>, Error> {
+        for (child, parents) in &mut others {
+            parents.extend(self.inodes.get(*child)?.map(|info| info.parent));
+        }
+        let readable: BTreeSet<u32> = others.values().flatten().copied().collect();
+        let indexes = self.sb.features().compat.contains(Compat::DIR_INDEX);
+        let mut first: BTreeMap<u32, (bool, u64, u32)> = BTreeMap::new();
+        for parent in readable {
+            let Some(slot) = self.slot(InodeNr::new(parent))? else { continue };
+            for (logical, physical, entries) in self.entries_by_block(&slot)? {
+                let place = (indexes && logical > 0, physical, parent);
+                for entry in entries.iter().filter(|entry| others.contains_key(&entry.inode)) {
+                    let known = first.entry(entry.inode).or_insert(place);
+                    *known = place.min(*known);
+                }
+            }
+        }
+        Ok(first.into_iter().map(|(child, (_, _, parent))| (child, parent)).collect())
     }
 
     fn mend_directory(&mut self, mut slot: Slot) -> Result<(), Error> {

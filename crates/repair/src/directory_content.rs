@@ -69,6 +69,25 @@ impl Work<'_> {
         Ok(content)
     }
 
+    /// The entries of each block of a directory, with its place in the directory and on the volume; content in
+    /// the inode is in block 0.
+    pub(crate) fn entries_by_block(&self, slot: &Slot) -> Result<Vec<(u64, u64, Vec<Stored>)>, Error> {
+        if slot.has(InodeFlags::INLINE_DATA) {
+            return Ok(vec![(0, 0, self.read_inline(slot).entries)]);
+        }
+        let kind = (slot.has(InodeFlags::ENCRYPT), is_hashed(slot));
+        let mut all = Vec::new();
+        for extent in &self.read_map(slot)?.extents {
+            for i in (0..extent.len).map(u64::from) {
+                let (logical, physical) = (u64::from(extent.logical.get()) + i, extent.physical.get() + i);
+                let mut content = Content::default();
+                self.read_records(&self.block(BlockNr::new(physical))?, logical == 0, kind, &mut content);
+                all.push((logical, physical, content.entries));
+            }
+        }
+        Ok(all)
+    }
+
     /// A directory has whole, written blocks and no holes.
     fn judge_map(&self, slot: &Slot, map: &Map, content: &mut Content) {
         let shift = self.geometry().block_size.shift();

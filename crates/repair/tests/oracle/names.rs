@@ -126,3 +126,24 @@ fn regression_a_record_of_a_whole_block_begins_it() {
         assert_eq!(survey(&after), before, "{name}: {:?}", repaired.mends);
     }
 }
+
+/// A directory with two names keeps that which lies in the first block.
+#[test]
+fn regression_a_directory_keeps_its_first_name() {
+    for (first, second) in [("f1", "a/b"), ("a/f2", "c"), ("f1", "c/e")] {
+        let requests = ["mkdir a", "mkdir a/b", "mkdir c", "mkdir c/e", "mknod f1 p", "cd a", "mknod f2 p"];
+        let case = match made(&["-t", "ext4", "-b", "1024"], "8M", &requests) {
+            Ok(case) => case,
+            Err(reason) => skip!("repair names::regression_a_directory_keeps_its_first_name", reason),
+        };
+        let nr = inode(&case.survey(), &format!("/{second}")).unwrap();
+        let name = first.rsplit('/').next().unwrap();
+        patch(&case, |bytes| {
+            let at = record(bytes, name);
+            bytes[at..at + 4].copy_from_slice(&nr.to_le_bytes());
+        });
+        assert_minded(&case, first);
+        let (repaired, after) = case.repaired(first);
+        assert_eq!(survey(&after).paths, survey(&case.e2fsck().1).paths, "{first}: {:?}", repaired.mends);
+    }
+}
