@@ -7,7 +7,7 @@ use crate::report::Error;
 use crate::work::Work;
 use hectare_check::{Bits, What};
 use hectare_ext4::error::Place;
-use hectare_ext4::inode::Kind;
+use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_units::InodeNr;
 use std::collections::BTreeSet;
 
@@ -25,11 +25,11 @@ impl Work<'_> {
             };
             nr != root && !info.hidden && !info.holds_value && (alone || loops.contains(&nr))
         };
-        let lost = self.inodes.chosen(free)?;
+        let mut lost = self.inodes.chosen(free)?;
         if lost.is_empty() {
             return Ok(());
         }
-        let home = self.lost_found()?.unwrap_or(InodeNr::ROOT);
+        let home = self.lost_found(&mut lost)?.unwrap_or(InodeNr::ROOT);
         let folder = if home == InodeNr::ROOT { "/" } else { "lost+found/" };
         let Some(mut slot) = self.slot(home)? else { return Ok(()) };
         let mut entries = self.read_directory(&slot)?.entries;
@@ -59,15 +59,32 @@ impl Work<'_> {
         self.write_directory(&mut slot, &entries, parent)
     }
 
-    /// The directory `lost+found`, made if it is not there.
-    fn lost_found(&mut self) -> Result<Option<InodeNr>, Error> {
+    /// The directory `lost+found`, made if it is not there and there is space; to what is lost comes one that
+    /// can't take names.
+    fn lost_found(&mut self, lost: &mut Vec<u32>) -> Result<Option<InodeNr>, Error> {
         let Some(mut root) = self.slot(InodeNr::ROOT)? else { return Ok(None) };
         let mut entries = self.read_directory(&root)?.entries;
+        let mut encrypted = None;
         if let Some(entry) = entries.iter().find(|entry| entry.name == LOST_FOUND) {
             let known = self.inodes.get(entry.inode)?;
             if known.is_some_and(|info| info.is_directory() && info.parent == 2) {
-                return Ok(InodeNr::from_disk(entry.inode));
+                let nr = InodeNr::new(entry.inode);
+                if !self.slot(nr)?.is_some_and(|slot| slot.has(InodeFlags::ENCRYPT)) {
+                    return Ok(Some(nr));
+                }
+                encrypted = Some(nr);
             }
+        }
+        if !self.has_space() {
+            return Ok(None);
+        }
+        let Some(mut slot) = self.take_inode()? else { return Ok(None) };
+        if let Some(nr) = encrypted {
+            self.lost(What::Tree, Place::Inode(nr), "it is an encrypted lost+found, which takes no names");
+            entries.retain(|entry| entry.name != LOST_FOUND);
+            self.inodes.change(nr.get(), |info| (info.refs, info.parent) = (0, 0))?;
+            lost.push(nr.get());
+        } else if let Some(entry) = entries.iter().find(|entry| entry.name == LOST_FOUND) {
             let number = entry.inode;
             self.lost(What::Tree, Place::Inode(InodeNr::ROOT), "lost+found is no directory: now lost+found~");
             for entry in entries.iter_mut().filter(|entry| entry.inode == number && entry.name == LOST_FOUND)
@@ -75,7 +92,6 @@ impl Work<'_> {
                 entry.name.push(b'~');
             }
         }
-        let Some(mut slot) = self.take_inode()? else { return Ok(None) };
         self.mended(What::Tree, Place::Inode(slot.nr), "lost+found is made");
         self.make_directory(&mut slot, 0o700, InodeNr::ROOT)?;
         let inode = slot.nr.get();
@@ -88,6 +104,13 @@ impl Work<'_> {
         self.inodes.change(inode, |info| info.refs = 1)?;
         self.write_directory(&mut root, &entries, InodeNr::ROOT)?;
         Ok(Some(slot.nr))
+    }
+
+    /// Whether a cluster is free for a new directory.
+    fn has_space(&mut self) -> bool {
+        let free = self.take_cluster();
+        free.into_iter().for_each(|cluster| self.release_cluster(cluster));
+        free.is_some()
     }
 
     /// Cuts every circle of directories that name each other, and gives those that were cut off.

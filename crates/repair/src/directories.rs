@@ -1,7 +1,7 @@
 //! Directories: every entry leads to an inode in use, under a name that is there once.
 //!
 //! First all directories are read to learn which names each other has: of several parents that name a
-//! directory, the one that its `..` names is its parent, else the first. Then each directory whose content is
+//! directory, the one whose name lies in the first block is its parent. Then each directory whose content is
 //! broken, or holds entries that can't stay, is written anew.
 
 use crate::directory_content::{Content, Stored};
@@ -381,27 +381,50 @@ impl Work<'_> {
         let Some(format) = self.format_of(slot) else { return Ok(()) };
         let mut map = self.read_map(slot)?;
         let extra = self.extra_clusters(slot)?;
-        let mut count = entries.len();
-        for index in [format.index, false, false] {
+        for index in [format.index, false] {
             let format = Format { index, ..format };
-            let Some(built) = self.build_directory(slot, &entries[..count], parent, &format) else {
-                continue;
-            };
-            let blocks = built.blocks.len() / format.block_size.len();
-            if !self.allot_anew(slot, &mut map, blocks)? {
-                if !index && count > 0 {
-                    count = 0;
-                    self.lost(What::Directory, place, "no space for its entries");
-                }
-                continue;
+            if self.lay_out(slot, &mut map, extra, (entries, parent), &format)? {
+                return self.put_slot(slot);
             }
-            let clusters = self.map_clusters(&map) + extra;
-            self.set_block_count(slot, clusters);
-            slot.set_flag(InodeFlags::INDEX, built.indexed);
-            self.put_blocks(&map, &built.blocks)?;
-            return self.put_slot(slot);
         }
+        // As many as fit where it lies; the last are those that were added.
+        let format = Format { index: false, ..format };
+        let room = index_of(map.blocks().min(u64_of(entries.len()) + 1)) * format.block_size.len();
+        let fits = |work: &Self, count: usize| {
+            let built = work.build_directory(slot, &entries[..count], parent, &format);
+            built.is_some_and(|built| built.blocks.len() <= room)
+        };
+        let (mut least, mut most) = (0, entries.len());
+        while least < most {
+            let middle = most - (most - least) / 2;
+            if fits(self, middle) { least = middle } else { most = middle - 1 }
+        }
+        let left = entries.len() - least;
+        if left > 0 {
+            self.lost(What::Directory, place, format!("no space for {left} of its entries"));
+        }
+        self.lay_out(slot, &mut map, extra, (&entries[..least], parent), &format)?;
         self.put_slot(slot)
+    }
+
+    /// Writes the blocks of a directory; false if there is no space, or its entries can't be laid out.
+    fn lay_out(
+        &mut self,
+        slot: &mut Slot,
+        map: &mut Map,
+        extra: u64,
+        (entries, parent): (&[Stored], InodeNr),
+        format: &Format,
+    ) -> Result<bool, Error> {
+        let Some(built) = self.build_directory(slot, entries, parent, format) else { return Ok(false) };
+        if !self.allot_anew(slot, map, built.blocks.len() / format.block_size.len())? {
+            return Ok(false);
+        }
+        let clusters = self.map_clusters(map) + extra;
+        self.set_block_count(slot, clusters);
+        slot.set_flag(InodeFlags::INDEX, built.indexed);
+        self.put_blocks(map, &built.blocks)?;
+        Ok(true)
     }
 
     /// Writes the content of a directory to where its map leads.

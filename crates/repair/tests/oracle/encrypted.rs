@@ -85,3 +85,20 @@ fn regression_of_two_encrypted_names_one_goes() {
     assert_eq!(inode(&theirs, "/lost+found/#13"), Some(13));
     assert_eq!(found.paths, theirs.paths, "{:?}", repaired.mends);
 }
+
+/// An encrypted lost+found takes no names; it goes into a new one.
+#[test]
+fn regression_an_encrypted_lost_found_is_replaced() {
+    let case = match volume() {
+        Ok(case) => case,
+        Err(reason) => skip!("repair encrypted::regression_an_encrypted_lost_found", reason),
+    };
+    encrypt(&case, &[(11, 1)]);
+    assert!(crate::names::is_clean(&case));
+    case.change(&["unlink f1", "sif <16> links_count 1", "sif <16> dtime 0", "seti <16>"]);
+    assert_minded(&case, "lost+found");
+    let (repaired, after) = case.repaired("lost+found");
+    let (found, theirs) = (survey(&after), survey(&case.e2fsck().1));
+    assert_eq!(inode(&theirs, "/lost+found/#11"), Some(11));
+    assert_eq!(found.paths, theirs.paths, "{:?}", repaired.mends);
+}

@@ -127,6 +127,33 @@ fn regression_a_record_of_a_whole_block_begins_it() {
     }
 }
 
+/// Without a free block there is no new lost+found: what has no name gets one in the root.
+#[test]
+fn regression_without_space_lost_files_are_put_in_the_root() {
+    let args = ["-t", "ext2", "-b", "1024", "-N", "32", "-m", "0"];
+    let case = match made(&args, "256k", &["rmdir lost+found", "mknod f1 p", "mknod f2 p"]) {
+        Ok(case) => case,
+        Err(reason) => skip!("repair names::regression_without_space", reason),
+    };
+    e2fsck("-fy", &case.image);
+    case.change(&["rmdir lost+found"]);
+    let free = hectare_oracle::dumpe2fs(&case.image).unwrap().number("Free blocks");
+    let filler = case.folder.path().join("filler");
+    fs::write(&filler, vec![7; 1024]).unwrap();
+    let writes: Vec<String> = (0..free).map(|nr| format!("write {} w{nr}", filler.display())).collect();
+    // Few inodes, so a large file and then small ones.
+    let large = case.folder.path().join("large");
+    fs::write(&large, vec![7; usize::try_from(free.saturating_sub(8)).unwrap() * 1024]).unwrap();
+    case.change(&[&format!("write {} large", large.display())]);
+    case.change(&writes.iter().take(8).map(String::as_str).collect::<Vec<_>>());
+    case.change(&["unlink f2"]);
+    assert_eq!(hectare_oracle::dumpe2fs(&case.image).unwrap().number("Free blocks"), 0);
+    let (repaired, after) = case.repaired("full");
+    let found = survey(&after);
+    assert!(found.paths.iter().any(|(path, _)| path.starts_with(b"/#")), "{:?}", repaired.mends);
+    assert_eq!(found.inodes.len(), survey(&case.e2fsck().1).inodes.len());
+}
+
 /// A directory with two names keeps that which lies in the first block.
 #[test]
 fn regression_a_directory_keeps_its_first_name() {
