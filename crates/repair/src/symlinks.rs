@@ -20,7 +20,10 @@ impl Work<'_> {
             return Ok(self.mend_inline_target(slot));
         }
         if slot.is_fast_symlink() || self.holds_target(slot)? {
-            slot.set_flag(InodeFlags::EXTENTS, false);
+            if slot.has(InodeFlags::EXTENTS) {
+                self.mended(What::Inode, place, "its target is in the inode, not mapped by extents");
+                slot.set_flag(InodeFlags::EXTENTS, false);
+            }
             self.set_block_count(slot, found.clusters());
             if !slot.has(InodeFlags::ENCRYPT) {
                 slot.raw().i_block[59] = 0;

@@ -14,6 +14,7 @@ mod fields;
 mod forgotten;
 mod hashed;
 mod names;
+mod kept;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]
