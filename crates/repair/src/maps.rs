@@ -172,10 +172,15 @@ impl Walk<'_> {
         let Ok((header, _)) = raw::Header::ref_from_prefix(&block[..]) else { return Ok(()) };
         let room = (block.len() - HEADER) / ENTRY;
         let (count, max) = (usize::from(header.eh_entries.get()), usize::from(header.eh_max.get()));
-        if header.eh_magic.get() != raw::MAGIC || header.eh_depth.get() != depth {
+        let (level, other) = (header.eh_depth.get(), header.eh_depth.get() != depth);
+        if header.eh_magic.get() != raw::MAGIC || other && !self.fits_as(&block, index.ei_block.get(), depth)
+        {
             self.map.blame(true, format!("block {nr} is no node of its extent tree"));
             self.map.nodes.pop();
             return Ok(());
+        }
+        if other {
+            self.map.blame(false, format!("the node in block {nr} says level {level}, its parent {depth}"));
         }
         if max > room || max + 2 < room || count > max || count == 0 {
             self.map.blame(true, format!("the node in block {nr} claims {count} of {max} entries"));
@@ -191,6 +196,35 @@ impl Walk<'_> {
             self.map.blame(false, corrupt.reason.into_owned());
         }
         self.node(&block, depth)
+    }
+
+    /// Whether all entries of a node can be true at the level that its parent says, whatever it says itself:
+    /// they begin where the parent says, are in order, and name blocks of the volume.
+    fn fits_as(&self, block: &[u8], first: u32, depth: u16) -> bool {
+        let Ok((header, entries)) = raw::Header::ref_from_prefix(block) else { return false };
+        let (count, max) = (usize::from(header.eh_entries.get()), usize::from(header.eh_max.get()));
+        if count == 0 || count > max || max > entries.len() / ENTRY {
+            return false;
+        }
+        let mut next = u64::from(first);
+        entries.chunks_exact(ENTRY).take(count).enumerate().all(|(at, entry)| {
+            let (logical, len, physical) = if depth == 0 {
+                let Ok(leaf) = raw::Leaf::ref_from_bytes(entry) else { return false };
+                let stored = u32::from(leaf.ee_len.get());
+                let len = if stored > extent::WRITTEN_MAX { stored - extent::WRITTEN_MAX } else { stored };
+                let physical = join32(leaf.ee_start_lo.get(), u32::from(leaf.ee_start_hi.get()));
+                (leaf.ee_block.get(), len, physical)
+            } else {
+                let Ok(index) = raw::Index::ref_from_bytes(entry) else { return false };
+                let physical = join32(index.ei_leaf_lo.get(), u32::from(index.ei_leaf_hi.get()));
+                (index.ei_block.get(), 1, physical)
+            };
+            let logical = u64::from(logical);
+            let in_order = if at == 0 { logical == next } else { logical >= next };
+            next = logical + u64::from(len);
+            let held = len > 0 && self.work.holds(physical) && self.work.holds(physical + u64::from(len) - 1);
+            in_order && held
+        })
     }
 
     /// Notes a block of the map; false if it can't be one.

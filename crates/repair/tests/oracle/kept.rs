@@ -1,13 +1,15 @@
 //! What e2fsck keeps, and a repair once gave up, refused or did not see: each beside `e2fsck -fy`.
 
-use crate::structures::assert_sound;
-use crate::trial::{bytes_of, watched};
+use crate::structures::{Case, assert_sound, survey};
+use crate::trial::{bytes_of, e2fsck, watched};
 use hectare_device::MemoryDevice;
 use hectare_oracle::{Skip, debugfs_write, mke2fs, skip};
 use hectare_repair::Staged;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+
+const BARE: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"];
 
 /// A volume, changed by requests to debugfs.
 fn changed(args: &[&str], requests: &[&str], folder: &Path) -> Result<Vec<u8>, Skip> {
@@ -44,5 +46,27 @@ fn regression_nothing_is_mended_in_silence() {
         let repaired = watched(staged.overlay()).unwrap();
         assert!(!repaired.mends.is_empty() && !repaired.loses(), "{before:?}: {:?}", repaired.mends);
         assert_sound(&bytes_of(&**staged.overlay()), folder.path(), requests[0]);
+    }
+}
+
+/// A leaf that says it is none, under a parent that says it is.
+#[test]
+fn regression_a_node_of_another_level_is_kept() {
+    let case = match Case::filled(BARE, "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair kept::regression_a_node_of_another_level_is_kept", reason),
+    };
+    let holes: Vec<String> = (0..26).map(|n| format!("punch f39 {} {}", 2 * n + 1, 2 * n + 1)).collect();
+    case.change(&holes.iter().map(String::as_str).collect::<Vec<_>>());
+    e2fsck("-fy", &case.image);
+    let (before, mut bytes) = (case.survey(), case.bytes());
+    let leaf = (0..bytes.len()).step_by(1024).find(|at| bytes[*at..].starts_with(&[0x0a, 0xf3, 27, 0]));
+    let leaf = leaf.expect("a leaf with the extents of f39");
+    for level in [1, 4, 900] {
+        bytes[leaf + 6..leaf + 8].copy_from_slice(&u16::to_le_bytes(level));
+        fs::write(&case.image, &bytes).unwrap();
+        let (repaired, after) = case.repaired("level");
+        assert!(!repaired.loses(), "{level}: {:?}", repaired.mends);
+        assert_eq!(survey(&after), before, "{level}");
     }
 }
