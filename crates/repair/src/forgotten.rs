@@ -5,7 +5,8 @@
 //! whose inodes are older than those in their place is given up ([`crate::log_age`]). Where inodes don't say it,
 //! both volumes are made on overlays and checked. The one with fewer problems is taken, but the replayed one
 //! only if it is sound or has as many inodes in use, so that no file is lost for little; and else the
-//! replayed one, as e2fsck does. Either way something is given up: it counts as a loss.
+//! replayed one, as e2fsck does. Bitmaps and counts do not speak against a log: they are made anew from the
+//! inodes. Either way something is given up: it counts as a loss.
 //!
 //! Hazard: fast commits are not applied to the volume that is judged, but to the one that is taken.
 
@@ -131,9 +132,14 @@ pub(crate) fn held_by(recovery: &Recovery) -> String {
 }
 
 /// Whether a volume as it lies is better than the replayed one: it has fewer problems, or more inodes in use
-/// where the log is no remedy for all problems.
+/// where the log is no remedy for all problems. It is not where all that is wrong with the replayed one are
+/// bitmaps and counts: nothing is lost by making them anew.
 fn is_better(as_it_lies: &Report, replayed: &Report) -> bool {
     let more = as_it_lies.counts.inodes_used > replayed.counts.inodes_used;
+    let made_anew = [What::BlockBitmap, What::InodeBitmap, What::Counts];
+    if !more && replayed.digest.subjects.iter().all(|what| made_anew.contains(what)) {
+        return false;
+    }
     let no_remedy = as_it_lies.problem_count == replayed.problem_count || !replayed.is_clean();
     as_it_lies.problem_count < replayed.problem_count || no_remedy && more
 }

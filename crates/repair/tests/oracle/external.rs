@@ -5,7 +5,7 @@ use crate::trial::{NOW, Ran, bytes_of};
 use hectare_check::{Options as CheckOptions, check_with_journal};
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
 use hectare_engine::{Creation, JournalDevice, OpenOptions, Volume};
-use hectare_oracle::{Skip, debugfs_write, dumpe2fs, mke2fs, skip};
+use hectare_oracle::{Skip, debugfs, debugfs_write, dumpe2fs, mke2fs, skip};
 use hectare_repair::{Error, Options, PageStore, Repaired, Staged, UndoError, undo, write_out};
 use std::fs;
 use std::io::Cursor;
@@ -105,6 +105,41 @@ fn assert_sound(pair: &Pair, place: &str) {
     let (said, _) = pair.e2fsck("-fn");
     assert_eq!(said.code, Some(0), "{place}: {}", said.out);
     assert_eq!(pair.problems(), Vec::<String>::new(), "{place}");
+}
+
+/// The log of a volume that does not ask for it, with the content of a block and bitmaps of zeros.
+#[test]
+fn regression_a_forgotten_log_on_its_own_device_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pair = match Pair::made("1024", "", folder.path()) {
+        Ok(pair) => pair,
+        Err(reason) => skip!("repair external::regression_a_forgotten_log_on_its_own_device", reason),
+    };
+    let (image, journal) = (folder.path().join("image"), folder.path().join("journal"));
+    let content = folder.path().join("content");
+    fs::write(&content, [7; 1024]).unwrap();
+    debugfs_write(&image, &[&format!("write {} f", content.display())]).unwrap();
+    let block = debugfs(&image, &["blocks f"]).unwrap();
+    let block = block.split_whitespace().find_map(|word| word.parse::<usize>().ok()).unwrap();
+    let said = debugfs(&image, &["stats"]).unwrap();
+    let bitmap = said.split("block bitmap at ").nth(1).unwrap().split([',', ' ']).next().unwrap().to_owned();
+    fs::write(&content, [9; 1024]).unwrap();
+    debugfs_write(
+        &image,
+        &[
+            &format!("jo -c -f {}", journal.display()),
+            &format!("jw -b {block} {}", content.display()),
+            &format!("jw -b {bitmap} /dev/zero"),
+            "jc",
+        ],
+    )
+    .unwrap();
+    debugfs_write(&image, &["feature -needs_recovery"]).unwrap();
+    (pair.volume, pair.journal) = (fs::read(&image).unwrap(), fs::read(&journal).unwrap());
+    assert!(pair.problems().iter().any(|problem| problem.contains("not empty")), "{:?}", pair.problems());
+    let (ours, repaired) = pair.repaired().unwrap();
+    assert!(ours.volume[block * 1024..][..1024] == [9; 1024], "{:?}", repaired.mends);
+    assert_sound(&ours, "forgotten");
 }
 
 #[test]

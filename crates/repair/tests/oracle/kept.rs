@@ -3,7 +3,7 @@
 use crate::structures::{Case, assert_sound, survey};
 use crate::trial::{bytes_of, e2fsck, watched};
 use hectare_device::MemoryDevice;
-use hectare_oracle::{Skip, debugfs_write, mke2fs, skip};
+use hectare_oracle::{Skip, debugfs, debugfs_write, mke2fs, skip};
 use hectare_repair::Staged;
 use std::fs;
 use std::path::Path;
@@ -68,5 +68,29 @@ fn regression_a_node_of_another_level_is_kept() {
         let (repaired, after) = case.repaired("level");
         assert!(!repaired.loses(), "{level}: {:?}", repaired.mends);
         assert_eq!(survey(&after), before, "{level}");
+    }
+}
+
+/// The log of a volume that does not ask for it: it holds the content of a file, and bitmaps of zeros.
+#[test]
+fn regression_bitmaps_do_not_speak_against_a_log() {
+    for args in [&["-t", "ext3", "-b", "1024"][..], &["-t", "ext4", "-b", "1024"]] {
+        let case = match Case::filled(args, "32M") {
+            Ok(case) => case,
+            Err(reason) => skip!("repair kept::regression_bitmaps_do_not_speak_against_a_log", reason),
+        };
+        let (content, block) = (case.folder.path().join("content"), case.block_of("f39"));
+        fs::write(&content, [7; 1024]).unwrap();
+        let said = debugfs(&case.image, &["stats"]).unwrap();
+        let bitmap =
+            said.split("block bitmap at ").nth(1).unwrap().split([',', ' ']).next().unwrap().to_owned();
+        let log = ["jo".to_owned(), format!("jw -b {block} {}", content.display())];
+        let more = [format!("jw -b {bitmap} /dev/zero"), "jc".to_owned()];
+        let all: Vec<&str> = log.iter().chain(&more).map(String::as_str).collect();
+        case.change(&all);
+        case.change(&["feature -needs_recovery"]);
+        let (_, after) = case.repaired("log");
+        assert!(after[block * 1024..][..1024] == [7; 1024], "{args:?}: the log is given up");
+        assert_eq!(survey(&after), survey(&case.e2fsck().1), "{args:?}");
     }
 }
