@@ -17,6 +17,9 @@ use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
 /// Bytes of an inode table read at once.
 const CHUNK: u32 = 1 << 16;
 
+/// The numbers that are reserved for quota files, and none.
+const QUOTA_HOMES: [u32; 3] = [0, 3, 4];
+
 /// What an inode is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -356,6 +359,22 @@ impl Scan<'_> {
         Ok(())
     }
 
+    /// Numbers of quota files that the volume does not have. One that is reserved for such a file, or not in
+    /// use, does no harm.
+    fn check_stray_quotas(&mut self) {
+        let raw = self.volume.sb.raw();
+        let named = [raw.s_usr_quota_inum.get(), raw.s_grp_quota_inum.get(), raw.s_prj_quota_inum.get()];
+        if self.volume.sb.features().ro_compat.contains(RoCompat::QUOTA) {
+            return;
+        }
+        for nr in named.into_iter().filter(|nr| !QUOTA_HOMES.contains(nr)) {
+            if self.inodes.get(nr).is_some_and(|info| info.kind.is_some()) {
+                let reason = format!("it names inode {nr} as quota file, which it does not have");
+                self.tell(What::Superblock, Place::Volume, reason);
+            }
+        }
+    }
+
     /// The inodes that every volume, or this one by its features, must have.
     fn require_special_inodes(&mut self) {
         let used = |scan: &Self, nr: u32| scan.inodes.get(nr).is_some_and(|info| info.kind.is_some());
@@ -374,6 +393,7 @@ impl Scan<'_> {
             let reason = format!("it names inode {stray} as orphan file, which it does not have");
             self.tell(What::Superblock, Place::Volume, reason);
         }
+        self.check_stray_quotas();
         for nr in self.orphans.listed() {
             if self.inodes.get(nr.get()).is_none() {
                 self.tell(What::Orphans, Place::Inode(nr), "it is listed as an orphan, but not in use");

@@ -92,6 +92,15 @@ impl Scan<'_> {
                 self.tell(What::Quota, Place::Inode(nr), format!("there is no such file of {kind} quotas"));
             }
         }
+        for (kind, home) in [(Kind::User, 3), (Kind::Group, 4)] {
+            // As a file with a name, or hidden among those, e2fsck does not know it as what it is.
+            if let Some(nr) = self.volume.sb.quota_inode(kind)
+                && nr.get() != home
+            {
+                let reason = format!("the file of {kind} quotas belongs in inode {home}");
+                self.tell(What::Quota, Place::Inode(nr), reason);
+            }
+        }
         for file in std::mem::take(&mut self.quotas.files) {
             match self.differences(&file) {
                 Ok(found) => {

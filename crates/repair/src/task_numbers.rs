@@ -15,7 +15,7 @@ use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::raw::MAGIC;
-use hectare_ext4::feature::Compat;
+use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::orphan::OrphanBlock;
 use hectare_ext4::quota::Kind as QuotaKind;
@@ -42,12 +42,17 @@ impl Work<'_> {
         for (kind, reserved) in [(QuotaKind::User, 3), (QuotaKind::Group, 4)] {
             let Some(nr) = self.sb.quota_inode(kind) else { continue };
             let home = InodeNr::new(reserved);
-            if nr != home && (self.is_file(home)? || !self.is_quota_file(nr, kind)?) {
-                let text = format!("its {kind} quota file was inode {nr}, which can't be: now {home}");
-                self.mended(What::Superblock, Place::Volume, text);
-                self.set_quota_inode(kind, home);
+            if nr == home {
+                continue;
             }
+            if !self.is_file(home)? && self.is_quota_file(nr, kind)? {
+                self.copy_quota_inode(nr, home)?;
+            }
+            let text = format!("its {kind} quota file was inode {nr}, which can't be: now {home}");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.set_quota_inode(kind, home);
         }
+        self.mend_stray_quotas();
         if let Some(nr) = self.sb.quota_inode(QuotaKind::Project)
             && !self.is_quota_file(nr, QuotaKind::Project)?
         {
@@ -68,6 +73,29 @@ impl Work<'_> {
             self.edit_superblock(|raw| raw.s_orphan_file_inum = 0.into());
         }
         Ok(())
+    }
+
+    /// Gives the reserved inode what a quota file has that lies in another. That may have a name, and is a file
+    /// from then on: it gets copies of its blocks, as they have two owners.
+    fn copy_quota_inode(&mut self, from: InodeNr, home: InodeNr) -> Result<(), Error> {
+        if let (Some(from), Some(mut slot)) = (self.slot(from)?, self.slot(home)?) {
+            slot.bytes = from.bytes;
+            slot.raw().i_links_count = 1.into();
+            self.put_slot(&mut slot)?;
+        }
+        Ok(())
+    }
+
+    /// Numbers of quota files that the volume does not have lead nowhere.
+    fn mend_stray_quotas(&mut self) {
+        let raw = self.sb.raw();
+        let named = [raw.s_usr_quota_inum.get(), raw.s_grp_quota_inum.get(), raw.s_prj_quota_inum.get()];
+        if self.sb.features().ro_compat.contains(RoCompat::QUOTA) || named == [0; 3] {
+            return;
+        }
+        let text = format!("it named the inodes {named:?} as quota files, which it does not have: now none");
+        self.mended(What::Superblock, Place::Volume, text);
+        QuotaKind::ALL.into_iter().for_each(|kind| self.set_quota_inode(kind, InodeNr::new(0)));
     }
 
     fn set_quota_inode(&mut self, kind: QuotaKind, nr: InodeNr) {

@@ -3,8 +3,10 @@
 use crate::structures::{Case, assert_sound, survey};
 use crate::trial::{bytes_of, e2fsck, watched};
 use hectare_device::MemoryDevice;
+use hectare_ext4::superblock::SuperBlock;
 use hectare_oracle::{Skip, debugfs, debugfs_write, mke2fs, skip};
 use hectare_repair::Staged;
+use hectare_units::Bytes;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,5 +94,46 @@ fn regression_bitmaps_do_not_speak_against_a_log() {
         let (_, after) = case.repaired("log");
         assert!(after[block * 1024..][..1024] == [7; 1024], "{args:?}: the log is given up");
         assert_eq!(survey(&after), survey(&case.e2fsck().1), "{args:?}");
+    }
+}
+
+/// A quota file that is a file with a name keeps it, and the volume gets one where it belongs.
+#[test]
+fn regression_a_quota_file_with_a_name() {
+    let case = match Case::filled(&["-t", "ext4", "-b", "1024", "-O", "quota"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair kept::regression_a_quota_file_with_a_name", reason),
+    };
+    case.change(&["write /dev/null aquota"]);
+    let said = debugfs(&case.image, &["stat aquota"]).unwrap();
+    let nr = said.split("Inode: ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    case.change(&[&format!("copy_inode <3> <{nr}>"), "clri <3>", &format!("ssv usr_quota_inum {nr}")]);
+    let (repaired, after) = case.repaired("quota");
+    assert!(!repaired.loses(), "{:?}", repaired.mends);
+    let sb = SuperBlock::parse(after[1024..2048].try_into().unwrap(), Bytes::new(u64::MAX)).unwrap();
+    assert_eq!(sb.raw().s_usr_quota_inum.get(), 3);
+    let found = survey(&after);
+    assert!(found.paths.iter().any(|(path, _)| path == b"/aquota"), "{:?}", repaired.mends);
+}
+
+/// Numbers of quota files that the volume does not have: what they name is no quota file.
+#[test]
+fn regression_quota_files_without_the_feature() {
+    let case = match Case::filled(&["-t", "ext4", "-b", "1024"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair kept::regression_quota_files_without_the_feature", reason),
+    };
+    let (before, bytes) = (case.survey(), case.bytes());
+    for kind in ["usr", "grp", "prj"] {
+        for nr in [2, 11, 12, 13] {
+            fs::write(&case.image, &bytes).unwrap();
+            case.change(&[&format!("ssv {kind}_quota_inum {nr}")]);
+            let said = e2fsck("-fn", &case.image);
+            assert_eq!(said.code, Some(4), "{kind} {nr}: {}", said.out);
+            assert!(!problems(&case.bytes()).is_empty(), "{kind} {nr}");
+            let (repaired, after) = case.repaired("quota");
+            assert!(!repaired.loses(), "{kind} {nr}: {:?}", repaired.mends);
+            assert_eq!(survey(&after), before, "{kind} {nr}");
+        }
     }
 }
