@@ -84,11 +84,21 @@ impl Work<'_> {
                 }
             } else {
                 let blank = nr == BAD_BLOCKS.get() || task.slot.kind() == Some(Kind::File);
-                task.sound = blank && task.map.broken.is_none() && self.claim_task(&task.map);
+                let fits = nr != BAD_BLOCKS.get() || self.is_aligned(&task.map);
+                task.sound = blank && fits && task.map.broken.is_none() && self.claim_task(&task.map);
             }
             self.tasks.insert(nr, task);
         }
         Ok(())
+    }
+
+    /// Whether each block lies in its cluster where the file has it, as all readers of a volume with clusters
+    /// expect it.
+    fn is_aligned(&self, map: &Map) -> bool {
+        let within = (1u64 << self.geometry().cluster_ratio_shift) - 1;
+        map.extents
+            .iter()
+            .all(|extent| (u64::from(extent.logical.get()) ^ extent.physical.get()) & within == 0)
     }
 
     /// Takes from an inode with a task the flags and attributes that none has.
@@ -157,7 +167,8 @@ impl Work<'_> {
     fn mend_bad_blocks(&mut self, task: Task) -> Result<(), Error> {
         let Task { mut slot, map, sound } = task;
         if !sound {
-            let text = map.broken.unwrap_or_else(|| "it names blocks of the volume itself".to_owned());
+            let text =
+                map.broken.unwrap_or_else(|| "it names blocks that can't be in such a list".to_owned());
             self.lost(What::Map, Place::Inode(slot.nr), format!("{text}: the list of bad blocks is cleared"));
             slot.clear();
         } else if !slot.view().is_blank() {

@@ -137,3 +137,19 @@ fn regression_quota_files_without_the_feature() {
         }
     }
 }
+
+/// A list of bad blocks that no volume with clusters can have.
+#[test]
+fn regression_bad_blocks_within_a_cluster() {
+    let case = match Case::filled(&["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "8192"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair kept::regression_bad_blocks_within_a_cluster", reason),
+    };
+    let before = case.survey();
+    let block = case.block_of("f39") + 4;
+    for block in [block, case.block_of("<8>") + 4] {
+        case.change(&[&format!("sif <1> block[6] {block}")]);
+        let (_, after) = case.repaired("bad blocks");
+        assert_eq!(survey(&after), before);
+    }
+}
