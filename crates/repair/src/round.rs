@@ -4,10 +4,10 @@ use crate::mends::Mends;
 use crate::order::Order;
 use crate::overlay::Overlay;
 use crate::report::{Error, Mend, Options, Repaired};
+use crate::superblock::unknown_features;
 use crate::work::{Suspects, Work};
 use hectare_check::{Digest, Options as CheckOptions, Problem, Report};
 use hectare_ext4::casefold::Folding;
-use hectare_ext4::feature::{Compat, RoCompat};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::GroupNr;
 use std::collections::BTreeSet;
@@ -88,16 +88,7 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
     if let Err(error) = Folding::of(sb) {
         return Err(Error::Refused(format!("its names can't be read: {error}")));
     }
-    // All bits are flags of the type; those with names are known.
-    let named = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, flag)| all | flag);
-    let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA - RoCompat::BTREE_DIR;
-    let unknown = sb.features().ro_compat.bits() & !known.bits();
-    // Those that the kernel need not know count here, as for e2fsck: it can't mend what belongs to them.
-    let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, flag)| all | flag)
-        - Compat::LAZY_BG
-        - Compat::EXCLUDE_INODE
-        - Compat::EXCLUDE_BITMAP;
-    let unknown = unknown | sb.features().compat.bits() & !compat.bits();
+    let unknown = unknown_features(sb);
     if unknown == 0 {
         return Ok(());
     }

@@ -43,21 +43,21 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
     let (mut mends, mut from_backup) = (Vec::new(), false);
     let bytes = read(device, SUPERBLOCK_OFFSET)?;
     let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
-        Ok(sb) if is_possible(device, &sb) => {
-            let found = with_right_revision(device, Found { sb, mends, from_backup })?;
-            let found = with_right_descriptors(device, found)?;
-            return fitted(device, with_fitting_layout(device, found)?);
+        Ok(sb) => {
+            let Some(why) = doubt(device, &sb) else {
+                let found = with_right_revision(device, Found { sb, mends, from_backup })?;
+                let found = with_right_descriptors(device, found)?;
+                return fitted(device, with_fitting_layout(device, found)?);
+            };
+            let Some(backup) = backup(device, None)?.filter(|backup| doubt(device, backup).is_none()) else {
+                return fitted(device, Found { sb, mends, from_backup });
+            };
+            let text = format!("{why}: restored from a backup");
+            mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
+            let sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
+            device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
+            return fitted(device, Found { sb, mends, from_backup: true });
         }
-        Ok(sb) => match backup(device, None)?.filter(|backup| is_possible(device, backup)) {
-            Some(backup) => {
-                let text = format!("its {} can't be: restored from a backup", sb.geometry().bytes());
-                mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
-                let sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
-                device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
-                return fitted(device, Found { sb, mends, from_backup: true });
-            }
-            None => return fitted(device, Found { sb, mends, from_backup }),
-        },
         Err(error) => error,
     };
     let mut tell = |text: String| {
@@ -95,6 +95,30 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
     let sb = SuperBlock::from_raw(*sb.raw()).map_err(Error::NoSuperblock)?;
     device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
     fitted(device, Found { sb, mends, from_backup })
+}
+
+/// Why a superblock that can be read is not believed if there is a backup: the volume is too long, or it
+/// contradicts itself and has features that nobody knows, which then are damage, too.
+fn doubt(device: &Overlay, sb: &SuperBlock) -> Option<String> {
+    if !is_possible(device, sb) {
+        return Some(format!("its {} can't be", sb.geometry().bytes()));
+    }
+    let fault = sb.faults().into_iter().next().filter(|_| unknown_features(sb) != 0)?;
+    Some(format!("{fault}, and it has unknown features ({:#x})", unknown_features(sb)))
+}
+
+/// Features that a writer must know, and this one does not.
+pub(crate) fn unknown_features(sb: &SuperBlock) -> u32 {
+    // All bits are flags of the type; those with names are known.
+    let named = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, flag)| all | flag);
+    let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA - RoCompat::BTREE_DIR;
+    let unknown = sb.features().ro_compat.bits() & !known.bits();
+    // Those that the kernel need not know count here, as for e2fsck: it can't mend what belongs to them.
+    let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, flag)| all | flag)
+        - Compat::LAZY_BG
+        - Compat::EXCLUDE_INODE
+        - Compat::EXCLUDE_BITMAP;
+    unknown | sb.features().compat.bits() & !compat.bits()
 }
 
 /// Whether enough of a volume of this length can be on the device.

@@ -153,3 +153,17 @@ fn regression_bad_blocks_within_a_cluster() {
         assert_eq!(survey(&after), before);
     }
 }
+
+/// A superblock that can't be, with a feature that nobody knows: a backup has neither.
+#[test]
+fn regression_an_unknown_feature_in_a_broken_superblock() {
+    let case = match Case::filled(&["-t", "ext3", "-b", "1024"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair kept::regression_an_unknown_feature", reason),
+    };
+    let (before, mut bytes) = (case.survey(), case.bytes());
+    (bytes[1024 + 0x5e], bytes[1024 + 0x1c]) = (1, 3);
+    fs::write(&case.image, &bytes).unwrap();
+    let (_, after) = case.repaired("feature");
+    assert_eq!(survey(&after), before);
+}
