@@ -145,6 +145,7 @@ impl Scan<'_> {
         }
         let orphan = self.orphans.contains(nr);
         let has_links = slot.links() > 0;
+        let unread = role == Role::Reserved && slot.mode() == 0;
         let ended = slot.dtime();
         if !has_links && !orphan && (1..self.listed_dtime_end()).contains(&ended) {
             self.tell(
@@ -152,6 +153,10 @@ impl Scan<'_> {
                 Place::Inode(nr),
                 "its time of deletion is a link of a lost orphan list",
             );
+        }
+        if unread {
+            self.note_reserved(nr, role);
+            return Ok(());
         }
         if !has_links && !orphan && slot.mode() != 0 && slot.dtime() == 0 && role != Role::BadBlocks {
             self.tell_inode(nr, "it has no links, but no time of deletion either");

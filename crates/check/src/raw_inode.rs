@@ -27,6 +27,9 @@ const BOOT_LOADER: InodeNr = InodeNr::new(5);
 
 /// The system that has translators, as a superblock names it.
 const HURD: u32 = 1;
+/// The numbers that are reserved for what a feature adds: quota files, blocks kept for growing, a journal.
+const OF_FEATURES: [u32; 4] = [3, 4, 7, 8];
+const KEPT_BLOCKS: InodeNr = InodeNr::new(7);
 
 /// Offset of the project.
 const PROJECT: usize = 0x9c;
@@ -161,12 +164,16 @@ impl<'a> RawInode<'a> {
         TIMES.into_iter().filter(is_late).map(|(_, extra)| extra)
     }
 
-    /// Whether it is in use in any way, for a number that has no use.
+    /// Whether it is in use, for a number that has no use. Without a mode, what else it says is read by nobody;
+    /// e2fsck minds it where it counts blocks or has attributes, and links or a map in one that a feature could
+    /// use.
     #[must_use]
-    pub fn is_in_use(&self, sb: &SuperBlock) -> bool {
-        let counts = [u64::from(self.mode()), u64::from(self.links()), self.size(), self.stored_blocks(sb)];
-        let others = [u64::from(self.flags().bits()), self.file_acl()];
-        counts.iter().chain(&others).any(|field| *field != 0) || self.block().iter().any(|byte| *byte != 0)
+    pub fn is_in_use(&self, nr: InodeNr, sb: &SuperBlock) -> bool {
+        let holds = self.mode() != 0 || self.stored_blocks(sb) != 0 || self.file_acl() != 0;
+        let has_map = self.block().iter().any(|byte| *byte != 0) || self.links() != 0 && nr != KEPT_BLOCKS;
+        let mapped = self.flags().intersects(InodeFlags::INLINE_DATA | InodeFlags::INDEX);
+        let too_large = self.size() > self.size_max(sb.geometry().block_size);
+        holds || mapped || too_large || has_map && OF_FEATURES.contains(&nr.get())
     }
 
     /// Whether a reserved inode without a task is as it may be: not in use, or, for the one of a boot loader
@@ -175,7 +182,7 @@ impl<'a> RawInode<'a> {
     pub fn is_fit_for_nothing(&self, nr: InodeNr, sb: &SuperBlock) -> bool {
         let may_be_file = nr == BOOT_LOADER || nr.get() == sb.raw().s_journal_inum.get();
         let is_file = self.kind() == Some(Kind::File) && self.links() > 0;
-        !self.is_in_use(sb) || is_file && may_be_file
+        !self.is_in_use(nr, sb) || is_file && may_be_file
     }
 
     /// Whether the list of bad blocks has a field that it can't have.

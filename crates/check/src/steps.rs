@@ -129,11 +129,22 @@ impl Scan<'_> {
             let reason = format!("its descriptors have a size of {size}, without 64bit");
             self.tell(What::Superblock, Place::Volume, reason);
         }
+        let high = self.volume.sb.raw().s_r_blocks_count_hi.get();
+        if is_small && high != 0 {
+            // e2fsck and this library take no notice; the kernel keeps all space for root.
+            self.note_superblock(format!("the upper half of its reserve is {high}, without 64bit"));
+        }
         if needs_recovery && !self.volume.options.allow_recovery {
             self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");
         }
         self.leave_unjudged();
         finds_descriptors
+    }
+
+    /// Notes something of the superblock.
+    fn note_superblock(&mut self, reason: String) {
+        let (what, place) = (What::Superblock, Place::Volume);
+        self.report.notes.push(Problem { what, place, reason: reason.into() });
     }
 
     /// Names what a volume has that is not checked.

@@ -206,7 +206,9 @@ impl SuperBlock {
     /// Blocks only root may take.
     #[must_use]
     pub fn reserved_blocks(&self) -> Blocks {
-        Blocks::new(join32(self.raw.s_r_blocks_count_lo.get(), self.raw.s_r_blocks_count_hi.get()))
+        let wide = self.features().incompat.contains(Incompat::BIT64);
+        let high = if wide { self.raw.s_r_blocks_count_hi.get() } else { 0 };
+        Blocks::new(join32(self.raw.s_r_blocks_count_lo.get(), high))
     }
 
     /// The first inode that is not reserved.

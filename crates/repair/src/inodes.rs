@@ -99,6 +99,9 @@ impl Work<'_> {
             return self.put_slot(&mut slot);
         }
         let (links, mode, dtime) = (slot.view().links(), slot.view().mode(), slot.view().dtime());
+        if role == Role::Reserved && mode == 0 {
+            return self.end_unused(slot);
+        }
         if links == 0 && (mode == 0 || dtime != 0) {
             return self.end_unused(slot);
         }
@@ -503,7 +506,7 @@ impl Work<'_> {
     fn mend_special(&mut self, slot: &mut Slot, found: &Found) -> bool {
         let place = Place::Inode(slot.nr);
         let flags = InodeFlags::EXTENTS | InodeFlags::INDEX | InodeFlags::INLINE_DATA;
-        if slot.has(flags) || slot.block()[16..].iter().any(|byte| *byte != 0) {
+        if slot.has(flags) {
             self.mended(What::Inode, place, "a device, pipe or socket has no map, which is cleared");
             slot.set_flag(flags, false);
             slot.raw().i_block[16..].fill(0);

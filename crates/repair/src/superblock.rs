@@ -408,6 +408,7 @@ impl Work<'_> {
         self.mend_journal_number();
         self.mend_kept_blocks();
         self.mend_desc_size();
+        self.mend_high_reserve();
         let faults = self.sb.faults();
         if faults.is_empty() {
             return Ok(());
@@ -454,6 +455,16 @@ impl Work<'_> {
             let text = format!("its descriptors had a size of {size}, without 64bit: now none");
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_desc_size = 0.into());
+        }
+    }
+
+    /// Without 64bit the reserve has no upper half. The kernel reads it, and keeps everything for root.
+    fn mend_high_reserve(&mut self) {
+        let high = self.sb.raw().s_r_blocks_count_hi.get();
+        if high != 0 && !self.sb.features().incompat.contains(Incompat::BIT64) {
+            let text = format!("the upper half of its reserve was {high}, without 64bit: now none");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_r_blocks_count_hi = 0.into());
         }
     }
 

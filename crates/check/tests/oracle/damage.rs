@@ -209,3 +209,65 @@ fn regression_a_name_without_prefix_in_an_attribute_block() {
     assert!(exit == Some(4) && said.contains("invalid name"), "{said}");
     std::fs::remove_file(&image).unwrap();
 }
+
+/// What nobody reads is no damage: e2fsck says nothing of it, and leaves it.
+#[test]
+fn regression_what_nobody_reads_is_no_damage() {
+    let image = scratch::fresh("unread");
+    let small: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "^64bit"];
+    let ext2: &[&str] = &["-t", "ext2", "-b", "1024", "-O", "^resize_inode"];
+    let ext4: &[&str] = &["-t", "ext4", "-b", "1024"];
+    let cases: [(&[&str], &str); 13] = [
+        (ext4, "sif <3> size 77"),
+        (ext4, "sif <3> flags 0x10"),
+        (ext4, "sif <9> links_count 3"),
+        (ext4, "sif <9> block[0] 700"),
+        (ext4, "sif <10> size 7"),
+        (ext2, "sif <8> size 700"),
+        (ext2, "sif <7> links_count 1"),
+        (ext2, "sif p block[4] 77"),
+        (ext4, "sif p block[5] 77"),
+        (ext4, "sif p block[11] 77"),
+        (ext4, "ssv journal_dev 77"),
+        (ext4, "ssv usr_quota_inum 3"),
+        (small, "ssv r_blocks_count_hi 1"),
+    ];
+    for (args, request) in cases {
+        let made = mke2fs(args, &image, "8M").and_then(|()| debugfs_write(&image, &["mknod p p", request]));
+        if let Err(reason) = made {
+            skip!("check damage, what nobody reads", reason);
+        }
+        let (exit, said) = e2fsck(&image).expect("it was there a moment ago");
+        assert!(exit == Some(0) && !said.contains("? no"), "{request}: {said}");
+        let report = check_file(&image).unwrap();
+        assert!(report.is_clean(), "{request}: {}", lines(&report));
+    }
+    std::fs::remove_file(&image).unwrap();
+}
+
+/// What e2fsck does mind in an inode that is reserved and not in use.
+#[test]
+fn regression_reserved_inodes_that_are_damaged() {
+    let image = scratch::fresh("reserved");
+    let changes = [
+        "sif <3> links_count 1",
+        "sif <4> block[0] 700",
+        "sif <9> blocks 2",
+        "sif <9> file_acl 500",
+        "sif <9> size 99999999999",
+        "sif <9> mode 0100600",
+        "sif <9> flags 0x90080000",
+        "sif <9> dtime 5",
+    ];
+    for request in changes {
+        let made = mke2fs(&["-t", "ext4", "-b", "1024"], &image, "8M")
+            .and_then(|()| debugfs_write(&image, &[request]));
+        if let Err(reason) = made {
+            skip!("check damage, reserved inodes", reason);
+        }
+        let (exit, said) = e2fsck(&image).expect("it was there a moment ago");
+        assert!(exit != Some(0), "{request}: {said}");
+        assert!(!check_file(&image).unwrap().is_clean(), "{request}");
+    }
+    std::fs::remove_file(&image).unwrap();
+}

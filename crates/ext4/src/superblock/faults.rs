@@ -29,7 +29,8 @@ impl SuperBlock {
         }
         let named_outside = self.raw().s_journal_uuid != [0; 16];
         let outside = named_outside || self.raw().s_journal_dev.get() != 0;
-        if self.journal_inode().is_some() && outside {
+        // A device number alone leads nobody outside.
+        if self.journal_inode().is_some() && named_outside {
             faults.push("it names a journal inside and one outside".to_owned());
         }
         let has_journal = features.compat.contains(Compat::HAS_JOURNAL);
