@@ -1,7 +1,7 @@
 //! The group descriptors, and the blocks of each group's own metadata.
 
 use crate::context::Scan;
-use crate::report::{Error, What};
+use crate::report::{Error, Problem, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -33,6 +33,9 @@ impl Scan<'_> {
                 match GroupDesc::parse(slot, GroupNr::new(nr), &volume.sb) {
                     Ok(desc) => {
                         self.check_marks(GroupNr::new(nr), &desc);
+                        if desc.itable_unused > 0 && !volume.sb.features().group_checksums() {
+                            self.note_unused_count(GroupNr::new(nr), desc.itable_unused);
+                        }
                         memory::reserve(&mut found, 1)?;
                         found.push(desc);
                     }
@@ -66,6 +69,13 @@ impl Scan<'_> {
             let text = "the block bitmap of the last group is marked as not initialised";
             self.tell(What::GroupDescriptor, Place::Group(nr), text);
         }
+    }
+
+    /// A count of unused inodes that nobody heeds. Where inodes in use are among them, that is told later.
+    fn note_unused_count(&mut self, nr: GroupNr, unused: u32) {
+        let reason = format!("it counts {unused} unused inodes, without checksums");
+        let (what, place) = (What::GroupDescriptor, Place::Group(nr));
+        self.report.notes.push(Problem { what, place, reason: reason.into() });
     }
 
     /// Claims superblocks, descriptors, bitmaps, inode tables and the mount protection.

@@ -87,7 +87,10 @@ impl Scan<'_> {
             return Ok(());
         }
         let lazy = self.volume.sb.features().group_checksums();
-        let count = per_group - if lazy { desc.itable_unused.min(per_group) } else { 0 };
+        let unused = desc.itable_unused.min(per_group);
+        let count = per_group - if lazy { unused } else { 0 };
+        // A count that does not count.
+        let (unused_from, mut past) = (per_group - unused, 0);
         let start = desc.inode_table.offset(geometry.block_size);
         let mut index = 0;
         while index < count {
@@ -98,10 +101,15 @@ impl Scan<'_> {
             for (i, slot) in (0..some).zip(bytes.chunks_exact(usize_of(size))) {
                 let inode = geometry.inode_at(nr, index + i);
                 if let Some(slot) = RawInode::new(slot) {
+                    past += u32::from(!lazy && slot.links() > 0 && index + i >= unused_from);
                     self.inode(inode, slot)?;
                 }
             }
             index += some;
+        }
+        if past > 0 {
+            let reason = format!("it counts {unused} unused inodes without checksums, and {past} are in use");
+            self.tell(What::GroupDescriptor, Place::Group(nr), reason);
         }
         Ok(())
     }

@@ -41,6 +41,7 @@ impl Work<'_> {
 
     /// Marks of what is not initialised that can't be; the bitmaps are written later, if they differ.
     fn mend_marks(&mut self, group: GroupNr, mut desc: GroupDesc) -> GroupDesc {
+        self.mend_unused_count(group, &mut desc);
         let is_last = group.get() + 1 == self.geometry().groups();
         let wrong = match self.sb.features().group_checksums() {
             true if is_last => GroupFlags::BLOCK_UNINIT,
@@ -107,6 +108,16 @@ impl Work<'_> {
             format!("it keeps {kept} blocks for growing, where there are bitmaps and tables: now {fits}");
         self.mended(What::Superblock, Place::Volume, text);
         self.edit_superblock(|raw| raw.s_reserved_gdt_blocks = low16(u64::from(fits)).into());
+    }
+
+    /// Without checksums of groups no inodes are counted as unused.
+    fn mend_unused_count(&mut self, group: GroupNr, desc: &mut GroupDesc) {
+        if desc.itable_unused > 0 && !self.sb.features().group_checksums() {
+            let text =
+                format!("it counted {} unused inodes, without checksums: now none", desc.itable_unused);
+            self.mended(What::GroupDescriptor, Place::Group(group), text);
+            desc.itable_unused = 0;
+        }
     }
 
     /// A descriptor that is broken.

@@ -167,3 +167,24 @@ fn regression_an_unknown_feature_in_a_broken_superblock() {
     let (_, after) = case.repaired("feature");
     assert_eq!(survey(&after), before);
 }
+
+/// A count of unused inodes where none can be: e2fsck minds if inodes in use are among them.
+#[test]
+fn regression_unused_inodes_without_checksums() {
+    let case = match Case::filled(&["-t", "ext2", "-b", "1024", "-N", "256"], "8M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair kept::regression_unused_inodes_without_checksums", reason),
+    };
+    let before = case.survey();
+    for (unused, code) in [(1, 0), (200, 4)] {
+        case.change(&[&format!("set_bg 0 itable_unused {unused}")]);
+        let said = e2fsck("-fn", &case.image);
+        assert!(said.code == Some(code) && said.out.contains("? no"), "{}", said.out);
+        assert_eq!(problems(&case.bytes()).is_empty(), code == 0, "{unused}");
+        let (_, after) = case.repaired("unused");
+        assert_eq!(survey(&after), before);
+        fs::write(case.folder.path().join("after"), &after).unwrap();
+        let said = e2fsck("-fn", &case.folder.path().join("after"));
+        assert!(!said.out.contains("? no"), "{}", said.out);
+    }
+}

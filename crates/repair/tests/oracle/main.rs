@@ -13,8 +13,8 @@ mod external;
 mod fields;
 mod forgotten;
 mod hashed;
-mod names;
 mod kept;
+mod names;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]
