@@ -3,7 +3,7 @@
 //! Checked when an [`Area`] is made: every entry and name lies inside, the entries end before the area does,
 //! every value lies inside and behind the entries, no two values overlap (so that what is read is never more
 //! than what is stored), names have no zero bytes, and a value elsewhere is not longer than the format
-//! allows. Neither order nor hashes are relied upon; [`Area::check_hashes`] checks the hashes on
+//! allows. An entry in an inode that has nothing at all is passed over. Neither order nor hashes are relied upon; [`Area::check_hashes`] checks the hashes on
 //! request.
 
 use super::raw::{self, END, INODE_HEADER, MAGIC, VALUE_MAX};
@@ -116,9 +116,13 @@ impl<'a> Area<'a> {
         let area = *self;
         let mut at = area.first;
         std::iter::from_fn(move || {
-            let (entry, next) = area.entry_at(at).ok()??;
-            at = next;
-            area.resolve(entry.0, entry.1).ok()
+            loop {
+                let (entry, next) = area.entry_at(at).ok()??;
+                at = next;
+                if !area.is_nothing(entry.0) {
+                    return area.resolve(entry.0, entry.1).ok();
+                }
+            }
         })
     }
 
@@ -172,6 +176,9 @@ impl<'a> Area<'a> {
         let mut values = Vec::new();
         while let Some((entry, next)) = self.entry_at(at)? {
             at = next;
+            if self.is_nothing(entry.0) {
+                continue;
+            }
             if let ValueRef::Inline(bytes) = self.resolve(entry.0, entry.1)?.value
                 && !bytes.is_empty()
             {
@@ -187,6 +194,13 @@ impl<'a> Area<'a> {
             return Err(self.corrupt("two values overlap"));
         }
         Ok(())
+    }
+
+    /// Whether an entry in an inode has neither prefix nor name nor value: it is passed over, as by the kernel
+    /// and by e2fsck.
+    fn is_nothing(&self, entry: &raw::Entry) -> bool {
+        let is_empty = entry.e_name_len == 0 && entry.e_name_index == 0 && entry.e_value_size.get() == 0;
+        self.base != 0 && is_empty && entry.e_value_inum.get() == 0
     }
 
     /// Checks that the entries end, and gives the byte behind the zero word that ends them.

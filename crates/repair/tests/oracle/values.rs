@@ -1,7 +1,7 @@
 //! What lies in inodes beside their maps, and what the volume's features say of it: content inside, attributes,
 //! and attributes whose values lie in inodes of their own.
 
-use crate::names::{assert_minded, is_clean, made};
+use crate::names::{assert_minded, is_clean, made, patch};
 use crate::structures::{Case, survey};
 use crate::trial::e2fsck;
 use hectare_oracle::{debugfs, dumpe2fs, skip};
@@ -187,4 +187,27 @@ fn regression_words_behind_a_device_number_are_nothing() {
     case.change(&["sif p flags 0x10"]);
     assert_minded(&case, "immutable");
     case.repaired("immutable");
+}
+
+/// An entry in an inode with neither name nor value is nothing.
+#[test]
+fn regression_an_entry_without_anything_is_passed_over() {
+    let case = match made(
+        &["-t", "ext4", "-b", "1024", "-I", "256"],
+        "8M",
+        &["write /dev/null f", "ea_set f user.abcd v"],
+    ) {
+        Ok(case) => case,
+        Err(reason) => skip!("repair values::regression_an_entry_without_anything", reason),
+    };
+    let whole = case.bytes();
+    // In place of the name: the entry has only where a value might lie.
+    patch(&case, |bytes| {
+        let at = whole.windows(4).position(|four| four == b"abcd").unwrap() - 16;
+        bytes[at..at + 20].fill(0);
+        bytes[at + 2] = 0x55;
+    });
+    assert_eq!(e2fsck("-fn", &case.image).code, Some(0));
+    assert!(is_clean(&case));
+    assert!(case.repaired("nothing").0.mends.is_empty());
 }
