@@ -206,19 +206,24 @@ impl Work<'_> {
         known && named && record.file_type < 8
     }
 
-    /// The first place from `at` on from which sound records lead to the end; the end if there is none.
+    /// The first place from `at` on from which records lead to the end, or several sound ones to the next that is
+    /// broken; the end if there is none.
     fn next_sound(&self, block: &[u8], at: usize, end: usize, encrypted: bool) -> usize {
+        let known = |nr: u32| (1..=self.geometry().inodes_count()).contains(&nr);
         let sound = |from: &usize| {
-            let mut used = 0;
+            let (mut used, mut is_first_used) = (0, false);
             let all = records(&block[*from..end], end - from).all(|record| match record {
                 Ok(record) if record.inode == 0 => true,
-                Ok(record) => {
+                Ok(record) if self.can_be(&record, encrypted) => {
                     used += 1;
-                    self.can_be(&record, encrypted)
+                    is_first_used |= record.at == 0;
+                    true
                 }
+                // With zeros in its name, say, which is mended later.
+                Ok(record) => used > 0 && known(record.inode) && !record.name.is_empty(),
                 Err(_) => false,
             });
-            all && used > 0
+            all && used > 0 || is_first_used && used > 1
         };
         (at..end.saturating_sub(HEADER)).step_by(4).find(sound).unwrap_or(end)
     }

@@ -188,3 +188,43 @@ fn regression_unused_inodes_without_checksums() {
         assert!(!said.out.contains("? no"), "{}", said.out);
     }
 }
+
+/// A directory with several broken records: what lies between them is found, too.
+#[test]
+fn regression_names_between_broken_records_are_found() {
+    let case = match Case::filled(BARE, "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair kept::regression_names_between_broken_records_are_found", reason),
+    };
+    let names = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+    let links: Vec<String> = names.iter().map(|name| format!("symlink names/{name} {name}")).collect();
+    let made = ["mkdir names"].into_iter().chain(links.iter().map(String::as_str)).collect::<Vec<_>>();
+    case.change(&made);
+    let (bytes, block) = (case.bytes(), case.block_of("names") * 1024);
+    let at = |name: &str| {
+        let found = bytes[block..][..1024].windows(name.len()).position(|some| some == name.as_bytes());
+        block + found.expect("a name") - 8
+    };
+    let name = |name: &str, byte: usize| (at(name) + 8 + byte, 0);
+    let length = |name: &str| (at(name) + 4, 0x77);
+    let dot = (block + 4, 0x77);
+    for damage in [
+        vec![dot, name("two", 1)],
+        vec![dot, name("seven", 1)],
+        vec![length("one"), length("five")],
+        vec![length("two"), length("four"), name("seven", 2)],
+        vec![dot, length("three"), length("six")],
+    ] {
+        let mut bytes = bytes.clone();
+        damage.iter().for_each(|(at, byte)| bytes[*at] = *byte);
+        fs::write(&case.image, &bytes).unwrap();
+        let (repaired, after) = case.repaired("records");
+        let (found, theirs) = (survey(&after), survey(&case.e2fsck().1));
+        let missing: Vec<_> = theirs.paths.iter().filter(|path| !found.paths.contains(path)).collect();
+        // What e2fsck gives a name in lost+found keeps its own here.
+        let missing: Vec<_> =
+            missing.into_iter().filter(|(path, _)| !path.starts_with(b"/lost+found/")).collect();
+        assert!(missing.is_empty(), "{damage:?}: {missing:?}: {:?}", repaired.mends);
+        assert_eq!(found.lacks(&theirs), Vec::<u32>::new(), "{damage:?}");
+    }
+}
