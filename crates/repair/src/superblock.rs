@@ -409,6 +409,7 @@ impl Work<'_> {
         self.mend_kept_blocks();
         self.mend_desc_size();
         self.mend_high_reserve();
+        self.mend_journal_device();
         let faults = self.sb.faults();
         if faults.is_empty() {
             return Ok(());
@@ -465,6 +466,16 @@ impl Work<'_> {
             let text = format!("the upper half of its reserve was {high}, without 64bit: now none");
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_r_blocks_count_hi = 0.into());
+        }
+    }
+
+    /// With a journal inside no device is that of one. The kernel does not mount a volume with both.
+    fn mend_journal_device(&mut self) {
+        let device = self.sb.raw().s_journal_dev.get();
+        if self.sb.journal_inode().is_some() && device != 0 && self.sb.raw().s_journal_uuid == [0; 16] {
+            let text = format!("its journal is inside, and {device:#x} was the device of one: now none");
+            self.mended(What::Superblock, Place::Volume, text);
+            self.edit_superblock(|raw| raw.s_journal_dev = 0.into());
         }
     }
 

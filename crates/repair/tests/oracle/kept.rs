@@ -228,3 +228,24 @@ fn regression_names_between_broken_records_are_found() {
         assert_eq!(found.lacks(&theirs), Vec::<u32>::new(), "{damage:?}");
     }
 }
+
+/// What e2fsck does not mind, and the kernel does: a sound volume, in which it is put right.
+#[test]
+fn regression_what_only_the_kernel_minds() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = &["-t", "ext4", "-b", "1024", "-O", "^64bit"];
+    for request in ["ssv journal_dev 77", "ssv r_blocks_count_hi 1"] {
+        let bytes = match changed(args, &[request], folder.path()) {
+            Ok(bytes) => bytes,
+            Err(reason) => skip!("repair kept::regression_what_only_the_kernel_minds", reason),
+        };
+        assert_eq!(problems(&bytes), Vec::<String>::new(), "{request}");
+        let staged = Staged::new(Arc::new(MemoryDevice::from_bytes(&bytes)));
+        let repaired = watched(staged.overlay()).unwrap();
+        assert!(!repaired.mends.is_empty() && !repaired.loses(), "{request}: {:?}", repaired.mends);
+        let after = bytes_of(&**staged.overlay());
+        assert_sound(&after, folder.path(), request);
+        let sb = SuperBlock::parse(after[1024..2048].try_into().unwrap(), Bytes::new(u64::MAX)).unwrap();
+        assert_eq!((sb.raw().s_journal_dev.get(), sb.raw().s_r_blocks_count_hi.get()), (0, 0));
+    }
+}
