@@ -225,7 +225,10 @@ impl Scan<'_> {
         if slot.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
             self.tell(What::ResizeInode, Place::Inode(nr), "its flags say that it has no table");
         }
-        self.check_size_max(nr, slot);
+        if slot.size() > slot.size_max(geometry.block_size) {
+            let reason = format!("its size {} is more than its map can hold", slot.size());
+            self.tell(What::ResizeInode, Place::Inode(nr), reason);
+        }
         let mut count = u64_of(others);
         if double == 0 {
             if geometry.reserved_gdt_blocks > 0 {
