@@ -32,6 +32,8 @@ pub struct Held {
     guard: Mutex<Option<Guard>>,
     lease: Arc<Lease>,
     hidden: Mutex<Option<Hidden>>,
+    /// Whether it was marked as in use before.
+    was_in_use: bool,
 }
 
 /// The block as the program knows it.
@@ -68,7 +70,7 @@ pub fn hold(device: &Arc<dyn Device>, options: &Options) -> Result<(Arc<dyn Devi
     let Some(place) = MmpBlock::of(&sb) else { return Ok(nothing()) };
     let Some(guard) = enter(device, &sb, options)? else { return Ok(nothing()) };
     let bytes = guard.clean().render(place.seed);
-    Ok(Held::over(device, guard, place, &bytes))
+    Ok(Held::over(device, guard, place, &bytes, false))
 }
 
 impl Hold {
@@ -87,6 +89,12 @@ impl Hold {
             Holding::Unmarked(_, unmarked) => Some(unmarked.why()),
             Holding::Nothing | Holding::Marked(_) => None,
         }
+    }
+
+    /// Whether the mark of another was there before, which is gone in the end: only a program that repairs asks.
+    #[must_use]
+    pub fn was_in_use(&self) -> bool {
+        matches!(&self.0, Holding::Marked(held) if held.was_in_use)
     }
 
     /// Looks whether the volume is still this program's, before it changes the first byte of one whose block is
@@ -147,6 +155,7 @@ impl Held {
         guard: Guard,
         place: MmpBlock,
         bytes: &[u8; LEN],
+        was_in_use: bool,
     ) -> (Arc<dyn Device>, Hold) {
         let lease = guard.lease();
         let held = Arc::new(Self {
@@ -154,6 +163,7 @@ impl Held {
             guard: Mutex::new(Some(guard)),
             lease,
             hidden: Mutex::new(Some(Hidden { place, bytes: *bytes })),
+            was_in_use,
         });
         (Arc::<Self>::clone(&held), Hold(Holding::Marked(held)))
     }

@@ -177,6 +177,8 @@ struct Done {
     /// Whether the changes were wanted.
     agreed: bool,
     undo: Option<PathBuf>,
+    /// Whether the volume was marked as in use, and is not any more.
+    was_in_use: bool,
 }
 
 /// Finds out what is to be done, and does it if that is wanted.
@@ -204,7 +206,7 @@ fn mend(arguments: &Arguments, device: &Arc<dyn Device>, mark: &Mark, name: &str
         }
         false => None,
     };
-    Ok(Done { repaired, agreed, undo })
+    Ok(Done { repaired, agreed, undo, was_in_use: mark.was_in_use() })
 }
 
 fn ended(line: String, code: u8) -> Failure {
@@ -443,7 +445,11 @@ fn tell_end(arguments: &Arguments, done: &Done, name: &str) -> Outcome {
         })?;
     }
     if repaired.mends.is_empty() {
-        return Ok(());
+        if !done.was_in_use {
+            return Ok(());
+        }
+        tell(format_args!("{name}: it was marked as in use (MMP), and is not any more"));
+        return Err(Failure::Ended { line: None, code: MENDED });
     }
     let count = repaired.mends.len();
     if !written {

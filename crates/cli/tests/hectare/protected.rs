@@ -143,3 +143,25 @@ fn a_damaged_mark_keeps_no_volume_from_its_repair() {
     assert!(ran.code == Some(1) && !ran.err.contains("waiting"), "{}", ran.err);
     assert_clean(&image).unwrap();
 }
+
+/// A sound volume that a host left marked, or whose mark is none: the check finds that, and so the repair says
+/// that it changed something.
+#[test]
+fn regression_a_mark_that_is_taken_away_is_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    if let Err(reason) = mke2fs(&["-t", "ext4", "-b", "1024", "-O", "mmp"], &image, "16M") {
+        skip!("cli protected::a_mark_that_is_taken_away", reason);
+    }
+    let (name, (sb, at)) = (image.to_str().unwrap(), protection(&image));
+    for sequence in [5, 0xe24d_4d51] {
+        let status = Status::InUse { node: "elsewhere".into(), device: "sdz".into(), sequence };
+        let mmp = Mmp { status, time: 1_800_000_000, check_interval: 5 };
+        File::options().write(true).open(&image).unwrap().write_all_at(&mmp.render(sb.seed()), at).unwrap();
+        assert_eq!(hectare(&["check", name]).code, Some(1));
+        let ran = hectare(&["repair", "-y", "--ignore-mmp", name]);
+        assert_eq!(ran.code, Some(1), "{sequence:#x}: {}", ran.err);
+        assert_eq!(hectare(&["repair", "-y", name]).code, Some(0));
+        assert_clean(&image).unwrap();
+    }
+}
