@@ -13,6 +13,7 @@ use super::pack::{Move, movable};
 use super::whole::Space;
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::name::shown;
+use hectare_engine::Error;
 use hectare_ext4::extent::Extent;
 use hectare_fuse::{MountedImage, mounted_image};
 use hectare_monitor::{AskError, Free, extents, free_runs, gather, move_extent, sync};
@@ -37,8 +38,8 @@ pub(super) fn gather_below(top: &Path, mover: &mut Mover<'_>) -> Outcome {
         let name = path.as_os_str().as_bytes();
         match gather(&mount, meta.ino(), mover.arguments.dry_run) {
             Ok(found) => mover.count(name, (found.before, found.after, found.bytes)),
-            // What was removed meanwhile needs no move.
-            Err(AskError::Refused(_)) if fs::symlink_metadata(path).is_err() => Ok(()),
+            // What was removed meanwhile needs no move; another file may have the name by now.
+            Err(AskError::Refused(reason)) if path != top && reason == Error::NotFound.to_string() => Ok(()),
             Err(error) => refused(path, error, left_out),
         }
     })
