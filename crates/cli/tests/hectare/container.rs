@@ -153,7 +153,7 @@ fn an_ordinary_user_gets_the_owners_and_devices_of_an_image() {
         std::os::unix::fs::chown(&mine, Some(1000), Some(1000)).unwrap();
         let open = fs::Permissions::from_mode(0o755);
         fs::set_permissions(bench.folder.path(), open).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_hectare"), local(&bench, "hectare")).unwrap();
+        crate::support::copy_binary(local(&bench, "hectare").as_ref());
         let mut command: Command = need("setpriv")?;
         command.args(["--reuid=1000", "--regid=1000", "--clear-groups", &local(&bench, "hectare"), "build"]);
         command.args(["--from", &format!("oci:{}:v3", local(&bench, "layout")), "mine/user.img"]);

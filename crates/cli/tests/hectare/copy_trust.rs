@@ -59,7 +59,7 @@ fn is_able(path: &Path) -> bool {
 fn by_nobody(bench: &Bench, words: &[&str]) -> Result<Said, Skip> {
     let program = bench.local("hectare");
     if !program.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_hectare"), &program).unwrap();
+        crate::support::copy_binary(&program);
         fs::create_dir(bench.local("home")).unwrap();
         chown(bench.local("home"), Some(NOBODY), Some(NOBODY)).unwrap();
         fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -29,7 +29,7 @@ impl User {
             chown(path, Some(USER), Some(USER)).unwrap();
         }
         let program = folder.join("hectare");
-        fs::copy(env!("CARGO_BIN_EXE_hectare"), &program).unwrap();
+        crate::support::copy_binary(&program);
         Ok(Self { program })
     }
 
@@ -158,7 +158,7 @@ fn what_a_user_without_root_may_not_is_refused_on_one_line() {
 fn installed(folder: &Path, script: &str) -> Result<Said, Skip> {
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_hectare"), bin.join("hectare")).unwrap();
+    crate::support::copy_binary(&bin.join("hectare"));
     let script = format!("mount --bind {} /usr/local/bin\n{script}", bin.display());
     Ok(run(need("unshare")?.args(["--mount", "sh", "-exc", &script])))
 }

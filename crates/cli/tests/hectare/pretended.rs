@@ -34,7 +34,7 @@ const EXPECTED: [&str; 7] = [
 /// A command that an ordinary user runs in the bench's directory.
 fn by_a_user(bench: &Bench, program: &str) -> Result<Command, Skip> {
     need(program)?;
-    fs::copy(env!("CARGO_BIN_EXE_hectare"), bench.local("hectare")).unwrap();
+    crate::support::copy_binary(&bench.local("hectare"));
     if !is_root() {
         let mut command = need(program)?;
         command.current_dir(bench.folder.path());

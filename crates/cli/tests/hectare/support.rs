@@ -208,3 +208,10 @@ pub(crate) fn digest(image: &Path) -> [u8; 32] {
         }
     }
 }
+
+/// Copies the binary. Not by this process, of which another thread may start a program at that moment: that one
+/// would have the file open for writing, and so it could not be run.
+pub(crate) fn copy_binary(to: &Path) {
+    let mut cp = hectare_oracle::tool::need("cp").unwrap();
+    let _ = hectare_oracle::tool::run(cp.arg(env!("CARGO_BIN_EXE_hectare")).arg(to)).expect_success();
+}

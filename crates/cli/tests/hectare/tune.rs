@@ -52,6 +52,9 @@ fn filled(name: &str, args: &[&str]) -> Result<PathBuf, Skip> {
     let said = run(need("sh")?.args(["-c", script]).current_dir(mount.path()));
     let _ = said.expect_success();
     mount.unmount();
+    // For a new size of inodes tune2fs asks for a check since the last mount, which may be a second ago.
+    let checked = run(need("e2fsck")?.args(["-fy"]).arg(&image));
+    assert!(matches!(checked.exit, Some(0 | 1)), "{}", checked.report());
     Ok(image)
 }
 

@@ -17,7 +17,7 @@ fn tree() -> Result<Bench, Skip> {
     }
     need("setpriv")?;
     let bench = Bench::empty();
-    fs::copy(env!("CARGO_BIN_EXE_hectare"), bench.local("hectare")).unwrap();
+    crate::support::copy_binary(&bench.local("hectare"));
     for dir in ["src", "src/closed"] {
         fs::create_dir(bench.local(dir)).unwrap();
     }
