@@ -5,7 +5,8 @@
 //! bitmaps and counts, which must agree with the findings of the walk. It judges as `e2fsck -fn` does, so
 //! that a crash test can get the tool's verdict a million times in-process. It is stricter where the kernel
 //! is: checksums of group descriptors, depths of extent nodes, and metadata of uninitialised groups that a
-//! bitmap leaves free; and where one name is in two blocks of a directory. A journal on another device is checked if it is given ([`check_with_journal`]).
+//! bitmap leaves free; and where one name is in two blocks of a directory. A journal on another device is
+//! checked if it is given ([`check_with_journal`]).
 //!
 //! Rules:
 //! - *Nothing is trusted.* Any bytes give a report or an error: no panic, no loop, no read outside the

@@ -3,8 +3,8 @@
 //! Checked when an [`Area`] is made: every entry and name lies inside, the entries end before the area does,
 //! every value lies inside and behind the entries, no two values overlap (so that what is read is never more
 //! than what is stored), names have no zero bytes, and a value elsewhere is not longer than the format
-//! allows. An entry in an inode that has nothing at all is passed over. Neither order nor hashes are relied upon; [`Area::check_hashes`] checks the hashes on
-//! request.
+//! allows. An entry in an inode that has nothing at all is passed over. Neither order nor hashes are relied
+//! upon; [`Area::check_hashes`] checks the hashes on request.
 
 use super::raw::{self, END, INODE_HEADER, MAGIC, VALUE_MAX};
 use super::{Attr, Index, Name, Value, aligned, entry_hash, entry_hash_signed};
