@@ -134,9 +134,8 @@ impl Scan<'_> {
             // e2fsck and this library take no notice; the kernel keeps all space for root.
             self.note_superblock(format!("the upper half of its reserve is {high}, without 64bit"));
         }
-        let device = self.volume.sb.raw().s_journal_dev.get();
-        if self.volume.sb.journal_inode().is_some() && device != 0 {
-            // Likewise; the kernel does not mount it.
+        if self.volume.sb.has_stray_journal_device() {
+            let device = self.volume.sb.raw().s_journal_dev.get();
             self.note_superblock(format!("its journal is inside, and {device:#x} is the device of one"));
         }
         if needs_recovery && !self.volume.options.allow_recovery {

@@ -18,6 +18,11 @@ pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
     if let Some(fault) = sb.faults().first() {
         return refuse(&format!("the superblock is broken, {fault}"));
     }
+    if sb.has_stray_journal_device() {
+        let what = "the superblock is broken, it names a journal inside and one outside: run hectare repair on \
+                    it before writing";
+        return Err(Unsupported(what.to_owned()).into());
+    }
     // Without a journal, "not clean" means that an earlier writer was interrupted. With one it means nothing.
     if sb.state() & STATE_VALID == 0 && !sb.features().compat.contains(Compat::HAS_JOURNAL) {
         return refuse("the volume was not cleanly closed");

@@ -47,7 +47,7 @@ fn volumes_in_a_doubtful_state_are_read_but_not_written() {
         // What check rejects of a superblock.
         (&["set_super_value r_blocks_count 12000"], &["reserves 12000", "e2fsck"]),
         (&["set_super_value log_groups_per_flex 32"], &["flex groups", "e2fsck"]),
-        (&["set_super_value journal_dev 0x801"], &["a journal inside and one outside", "e2fsck"]),
+        (&["set_super_value journal_dev 0x801"], &["a journal inside and one outside", "hectare repair"]),
         (&["set_super_value journal_inum 0"], &["no journal, neither inside nor outside", "e2fsck"]),
     ];
     for (requests, words) in cases {

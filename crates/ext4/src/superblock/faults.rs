@@ -52,6 +52,13 @@ impl SuperBlock {
         faults
     }
 
+    /// Whether it names a journal inside, and the device of one outside. The kernel does not mount such a volume;
+    /// e2fsck takes no notice, so it is no fault.
+    #[must_use]
+    pub fn has_stray_journal_device(&self) -> bool {
+        self.journal_inode().is_some() && self.raw().s_journal_dev.get() != 0
+    }
+
     /// Whether it says where the group descriptors lie.
     #[must_use]
     pub fn finds_descriptors(&self) -> bool {
