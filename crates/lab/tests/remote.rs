@@ -18,7 +18,7 @@ fn e2fsck(bytes: &[u8]) -> Result<(), String> {
 #[test]
 fn nothing_acknowledged_is_lost_on_servers_that_fail() {
     let oracle: Arc<Oracle> = Arc::new(e2fsck);
-    let outcomes: Vec<Outcome> = (0..20)
+    let outcomes: Vec<Outcome> = (0..10)
         .map(|seed| run(seed, Some(Arc::clone(&oracle))).unwrap_or_else(|error| panic!("{error}")))
         .collect();
     for fault in Fault::ALL {
@@ -31,5 +31,5 @@ fn nothing_acknowledged_is_lost_on_servers_that_fail() {
     assert!(of(Fault::Cut).all(|outcome| outcome.reconnects > 0), "{outcomes:?}");
     // A server is killed at some moment, which may be behind the program's last request.
     assert!(of(Fault::Killed).any(|outcome| outcome.reconnects > 0), "{outcomes:?}");
-    assert!(outcomes.iter().map(|outcome| outcome.promises).sum::<u64>() > 500, "{outcomes:?}");
+    assert!(outcomes.iter().map(|outcome| outcome.promises).sum::<u64>() > 250, "{outcomes:?}");
 }
