@@ -66,6 +66,8 @@ def test_ctrl_c_ends_a_build_and_leaves_nothing(tmp_path):
             file.write(os.urandom(1 << 20))
     program = (
         "import os, signal, sys, hectare\n"
+        # It is ignored where the tests were started in the background.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "first = [True]\n"
         "def progress(*_):\n"
         "    if first.pop() if first else False: os.kill(os.getpid(), signal.SIGINT)\n"
