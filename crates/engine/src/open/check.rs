@@ -19,8 +19,8 @@ pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
         return refuse(&format!("the superblock is broken, {fault}"));
     }
     if sb.has_stray_journal_device() {
-        let what = "the superblock is broken, it names a journal inside and one outside: run hectare repair on \
-                    it before writing";
+        let what = "the superblock is broken, it names a journal inside and one outside: run hectare repair \
+                    on it before writing";
         return Err(Unsupported(what.to_owned()).into());
     }
     // Without a journal, "not clean" means that an earlier writer was interrupted. With one it means nothing.
