@@ -145,7 +145,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.tolerant.is_given() && from.iter().all(is_local) {
         return Err(Failure::Usage("damage is tolerated in images that are copied from only".to_owned()));
     }
-    standard::check(arguments, from)?;
+    standard::check(arguments, to, from)?;
     arguments.check_parts(to, from)?;
     if let (true, Some(fault)) = (arguments.operands.iter().any(is_local), hectare_host::pretence().fault()) {
         return Err(Failure::Line(fault));

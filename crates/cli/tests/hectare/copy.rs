@@ -7,6 +7,7 @@ use hectare_oracle::{
     skip_part, source, walk,
 };
 use std::path::Path;
+use std::process::Stdio;
 
 /// The content of a directory, for `cp -a`.
 fn inner(folder: &Path) -> String {
@@ -227,9 +228,21 @@ fn a_stream_becomes_a_file_and_a_file_a_stream() {
         vec!["cp", "-r", "-", &bench.at("/p")],
         vec!["cp", "-", "-"],
         vec!["cp", &file, &file, "-"],
+        vec!["cp", "-a", &file, "-"],
+        vec!["cp", "--devices", &file, "-"],
+        vec!["cp", "--threads", "2", "-", &file],
     ] {
         assert_eq!(hectare_fed(&arguments, "x").code, Some(2), "{arguments:?}");
     }
+    // What can't be read changes nothing.
+    let folder = Stdio::from(std::fs::File::open(bench.folder.path()).unwrap());
+    let failed = std::process::Command::new(env!("CARGO_BIN_EXE_hectare"))
+        .args(["cp", "-", &file])
+        .stdin(folder)
+        .output()
+        .unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert_eq!(hectare(&["cat", &file]).ok().text(), "short");
     assert_ne!(hectare_fed(&["sh", bench.image.to_str().unwrap()], "cp - :/x\n").code, Some(0));
     assert_clean(&bench.image).unwrap();
 }

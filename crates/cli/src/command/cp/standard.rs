@@ -6,16 +6,16 @@
 use super::Arguments;
 use crate::batch;
 use crate::command::cat;
-use crate::copy::Target;
 use crate::copy::volume::Inside;
+use crate::copy::{Goal, Target};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_path::{ImagePath, Operand, split};
+use crate::image_path::{ImagePath, Operand};
 use crate::output::{Output, reason};
 use crate::progress::Progress;
 use hectare_engine::{Error, Kind};
 use hectare_units::u64_of;
-use std::io::Read;
+use std::io::{Read, StdinLock};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -28,75 +28,65 @@ pub(super) fn is_standard(operand: &Operand) -> bool {
 }
 
 /// Refuses operands and options that mean nothing for a stream.
-pub(super) fn check(arguments: &Arguments, from: &[Operand]) -> Outcome {
-    if !from.iter().any(is_standard) {
+pub(super) fn check(arguments: &Arguments, to: &Operand, from: &[Operand]) -> Outcome {
+    let is_read = from.iter().any(is_standard);
+    if !is_read && !is_standard(to) {
         return Ok(());
     }
-    let reason = if batch::image().is_some() {
-        "standard input has the commands of the batch: it can't be copied as well"
+    let options = arguments.options();
+    let reason = if is_read && batch::image().is_some() {
+        "standard input is read as the batch file: it can't be a source too"
     } else if from.len() > 1 {
-        "standard input (-) is copied alone, to a path that names its file"
-    } else if arguments.options().preserve || arguments.options().recursive {
-        "standard input (-) is one file without attributes: nothing is recursive, and nothing can be kept"
+        "standard input and output (-) are one file: the other side is one file, named by its path"
+    } else if options.preserve || options.recursive || arguments.devices || arguments.threads.is_some() {
+        "standard input and output (-) are one file without attributes: -r, -p, -a, --devices and --threads \
+         have no effect on them"
     } else {
         return Ok(());
     };
     Err(Failure::Usage(reason.to_owned()))
 }
 
-/// Copies standard input to a file of an image.
+/// Copies standard input to a file of an image. Nothing is changed before the first of it was read.
 pub(super) fn take(image: &Image, place: &ImagePath, progress: &Progress) -> Outcome {
     let path = &place.path;
-    let fail = |error: Error| image.fail(path, &error);
-    match image.volume().metadata(path) {
-        Ok(meta) if meta.is_dir() => return Err(fail(Error::IsADirectory)),
-        Ok(_) | Err(Error::NotFound) => {}
-        Err(error) => return Err(fail(error)),
-    }
-    let (parent, name) = split(path);
-    if path.ends_with(b"/") || matches!(name, b"" | b"." | b"..") {
-        return Err(fail(Error::NotFound));
-    }
-    let dir = image.resolve(parent, true)?;
+    let goal = super::goal_inside(image, path, None, false, false, false)?;
+    let Goal { dir, name: Some(name), .. } = goal else {
+        return Err(image.fail(path, &Error::IsADirectory));
+    };
+    let (mut input, mut piece) = (std::io::stdin().lock(), Vec::new());
+    read_piece(&mut input, &mut piece)?;
     let target = Inside { image };
     let failed = |reason| Failure::of(target.show(path), reason);
-    let there = target.find(&dir, name).map_err(failed)?;
+    let there = target.find(&dir, &name).map_err(failed)?;
     let is_file = there == Some(Kind::File);
     if there.is_some() && !is_file {
-        target.remove(&dir, name).map_err(failed)?;
+        target.remove(&dir, &name).map_err(failed)?;
     }
-    let file = target.make_file(&dir, name, crate::umask::apply(MODE), is_file).map_err(failed)?;
-    fill(|at, data| target.write_at(&file, at, data).map_err(failed), progress)?;
+    let file = target.make_file(&dir, &name, crate::umask::apply(MODE), is_file).map_err(failed)?;
+    let mut at = 0;
+    while !piece.is_empty() {
+        target.write_at(&file, at, &piece).map_err(failed)?;
+        at += u64_of(piece.len());
+        progress.bytes(u64_of(piece.len()));
+        read_piece(&mut input, &mut piece)?;
+    }
     progress.file();
     Ok(())
 }
 
+/// Reads the next of standard input; nothing at its end.
+fn read_piece(input: &mut StdinLock<'_>, piece: &mut Vec<u8>) -> Outcome {
+    piece.clear();
+    let read = input.by_ref().take(STEP).read_to_end(piece);
+    read.map(drop).map_err(|error| Failure::of("standard input", reason(&error)))
+}
+
 /// Copies the content of one file of an image to standard output.
 pub(super) fn give(arguments: &Arguments, from: &[Operand]) -> Outcome {
-    let [Operand::Inside(source)] = from else {
-        return Err(Failure::Usage(
-            "one file goes to standard output (-); hectare cat prints several".into(),
-        ));
-    };
+    let [Operand::Inside(source)] = from else { return Ok(()) };
     let image = arguments.image_of(source)?;
     let mut out = Output::new();
     cat::print(&image, &source.path, &mut out)?;
     out.finish()
-}
-
-/// Hands over standard input piece by piece.
-fn fill(mut write: impl FnMut(u64, &[u8]) -> Outcome, progress: &Progress) -> Outcome {
-    let mut input = std::io::stdin().lock();
-    let (mut buffer, mut at) = (Vec::new(), 0);
-    loop {
-        buffer.clear();
-        let read = input.by_ref().take(STEP).read_to_end(&mut buffer);
-        read.map_err(|error| Failure::of("standard input", reason(&error)))?;
-        if buffer.is_empty() {
-            return Ok(());
-        }
-        write(at, &buffer)?;
-        at += u64_of(buffer.len());
-        progress.bytes(u64_of(buffer.len()));
-    }
 }
