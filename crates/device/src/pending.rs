@@ -84,11 +84,47 @@ pub(crate) fn parent_dir(path: &Path) -> Option<File> {
     File::open(parent_of(path)).ok()
 }
 
-/// A name beside the final one that is unique in this and all other processes that run; one that was killed may
-/// have left a file of that name.
-pub(crate) fn hidden_name(path: &Path) -> PathBuf {
+/// Makes something under a hidden name beside the final one. Names that exist are passed over: a process that was
+/// killed left them, and numbers of processes come again.
+pub(crate) fn under_hidden_name<T>(
+    path: &Path,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    loop {
+        let hidden = hidden_name(path);
+        match make(&hidden) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return Ok((hidden, made?)),
+        }
+    }
+}
+
+/// A name beside the final one that is unique in this and all other processes that run.
+fn hidden_name(path: &Path) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     // The final name is left out: with it, a name near the limit of 255 bytes would become too long.
     path.with_file_name(format!(".hectare-{}-{count}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes in containers have the same numbers again and again.
+    #[test]
+    fn regression_names_that_a_killed_process_left_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        let left: Vec<PathBuf> = (0..3).map(|_| hidden_name(&path)).collect();
+        let next = left[2].file_name().unwrap().to_str().unwrap().rsplit('-').next().unwrap();
+        let next: u32 = next.parse().unwrap();
+        for number in next + 1..next + 40 {
+            let name = format!(".hectare-{}-{number}", std::process::id());
+            fs::write(folder.path().join(name), "left").unwrap();
+        }
+        let make = |hidden: &Path| File::create_new(hidden).map(drop);
+        let (hidden, ()) = under_hidden_name(&path, make).unwrap();
+        assert_eq!(fs::metadata(hidden).unwrap().len(), 0);
+    }
 }

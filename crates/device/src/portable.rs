@@ -20,7 +20,7 @@
 
 use crate::device::{check_change, check_range, total_len};
 use crate::os::{AsFd, BorrowedFd, FileExt};
-use crate::pending::{PendingFile, hidden_name, parent_dir, parent_of};
+use crate::pending::{PendingFile, parent_dir, parent_of, under_hidden_name};
 use crate::scratch::with_scratch;
 use crate::{Device, Error, FileOptions, Operation, Overwrite, Reason, Result, Span, Topology};
 use hectare_units::{Bytes, index_of, u64_of};
@@ -236,16 +236,8 @@ impl FileOptions {
         self.refuse_direct(&name, Operation::Create)?;
         // Through a symbolic link the file it leads to is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let (hidden, file) = loop {
-            let hidden = hidden_name(&path);
-            match open_new(&hidden) {
-                // Left by a program of the same number that was killed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => {
-                    break (hidden, made.map_err(|error| Error::io(&name, Operation::Create, None, &error))?);
-                }
-            }
-        };
+        let (hidden, file) = under_hidden_name(&path, open_new)
+            .map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
         // From here on dropping it removes the hidden name.
         let mut pending = PendingFile { device: None, hidden: Some(hidden), path, overwrite };
         pending.device = Some(self.prepare(file, &name, len)?);

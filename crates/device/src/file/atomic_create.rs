@@ -12,7 +12,7 @@ use super::FileDevice;
 use super::options::{check_replaceable, new_mode, open_error};
 use super::place;
 use crate::file_options::{FileOptions, Overwrite};
-use crate::pending::{PendingFile, hidden_name, parent_of};
+use crate::pending::{PendingFile, parent_of, under_hidden_name};
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
@@ -59,9 +59,12 @@ impl PendingFile {
         let (file, hidden) = match rustix::fs::open(parent_of(&path), flags | OFlags::TMPFILE, new_mode()) {
             Ok(file) => (file, None),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let hidden = hidden_name(&path);
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
-                (rustix::fs::open(&hidden, flags, new_mode()).map_err(fail)?, Some(hidden))
+                let make = |hidden: &Path| Ok(rustix::fs::open(hidden, flags, new_mode())?);
+                let made = under_hidden_name(&path, make);
+                let (hidden, file) =
+                    made.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
+                (file, Some(hidden))
             }
             Err(errno) => return Err(fail(errno)),
         };
@@ -78,8 +81,7 @@ impl PendingFile {
                 return Ok(link(device, &self.path)?);
             }
             // A link cannot replace; a rename can.
-            let hidden = hidden_name(&self.path);
-            link(device, &hidden)?;
+            let (hidden, ()) = under_hidden_name(&self.path, |hidden| Ok(link(device, hidden)?))?;
             self.hidden = Some(hidden);
         }
         let Some(hidden) = &self.hidden else { return Err(Errno::NOENT.into()) };
@@ -115,8 +117,7 @@ mod tests {
 
     /// As on a host file system without `O_TMPFILE`.
     fn with_hidden_name(path: &Path, overwrite: Overwrite) -> PendingFile {
-        let hidden = hidden_name(path);
-        fs::write(&hidden, b"new").unwrap();
+        let (hidden, ()) = under_hidden_name(path, |hidden| fs::write(hidden, b"new")).unwrap();
         let device = FileOptions::new().write(true).open(&hidden).unwrap();
         PendingFile { device: Some(device), hidden: Some(hidden), path: path.to_owned(), overwrite }
     }
