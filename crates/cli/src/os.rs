@@ -22,13 +22,13 @@ mod signals_windows;
 pub(crate) use linux::{
     FUSE_PROTOCOL, HAS_ALL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
     is_block_device, is_mount, is_root, limit_memory, memory_limit, note_umask, owner, random_uuid,
-    same_file, sync_folder, times, umask,
+    same_file, sync_directory, times, umask,
 };
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 pub(crate) use portable::{
     FUSE_PROTOCOL, HAS_ALL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
     is_block_device, is_mount, is_root, limit_memory, memory_limit, new_file, note_umask, open_to_set_times,
-    owner, random_uuid, same_file, set_mode, set_owner, symlink, sync_folder, times, umask,
+    owner, random_uuid, same_file, set_mode, set_owner, symlink, sync_directory, times, umask,
 };
 #[cfg(unix)]
 pub(crate) use signals::Ending;
@@ -70,8 +70,6 @@ mod tests {
     #[test]
     fn what_a_new_file_gets_is_known() {
         let folder = tempfile::tempdir().unwrap();
-        note_umask();
-        assert_eq!(umask() & !0o777, 0);
         let stat = hectare_host::Folder::open(folder.path()).unwrap().stat_itself().unwrap();
         assert_eq!(owner().0, stat.uid);
         assert!(same_file(folder.path(), &folder.path().join(".")));

@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .map_err(|error| Failure::of(format_args!("{name} with {undo}"), error))
     })?;
     let mut out = Output::new();
-    writeln!(out, "{name}: {count} bytes are as they were before the repair")?;
-    out.finish()?;
-    released
+    let printed =
+        writeln!(out, "{name}: {count} bytes are as they were before the repair").and_then(|()| out.finish());
+    released?;
+    printed
 }

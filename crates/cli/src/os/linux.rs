@@ -98,7 +98,7 @@ pub(crate) fn times(metadata: &Metadata) -> (Timestamp, Timestamp) {
 }
 
 /// Makes the names in a directory durable.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 

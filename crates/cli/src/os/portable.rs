@@ -1,8 +1,8 @@
 //! Any host: the standard library alone.
 //!
-//! What it does not tell (the umask, the user) is read off a directory that is made in the directory for
-//! temporary files, once, by the first command that needs it; on hosts without owners everything is root's.
-//! If none can be made, new files are root's, and the umask is 022.
+//! The umask and the user, which the standard library does not return, are taken from a directory that is made
+//! in the temporary directory, once, by the first command that needs it; on hosts without owners everything
+//! is root's. If none can be made, new files are root's, and the umask is 022.
 
 use hectare_engine::{Explanation, Timestamp};
 use hectare_host::stat_of;
@@ -24,7 +24,8 @@ struct New {
     umask: u16,
 }
 
-static NEW: LazyLock<New> = LazyLock::new(|| made().unwrap_or(New { owner: (0, 0), umask: 0o022 }));
+/// `None` if that can't be found out.
+static NEW: LazyLock<Option<New>> = LazyLock::new(|| made().ok());
 
 fn made() -> io::Result<New> {
     let folder = tempfile::tempdir()?;
@@ -39,12 +40,12 @@ pub(crate) const fn note_umask() {}
 
 /// The process's umask.
 pub(crate) fn umask() -> u16 {
-    NEW.umask
+    NEW.as_ref().map_or(0o022, |new| new.umask)
 }
 
 /// The owner and group of what this process makes.
 pub(crate) fn owner() -> (u32, u32) {
-    NEW.owner
+    NEW.as_ref().map_or((0, 0), |new| new.owner)
 }
 
 /// The user and group who called it.
@@ -52,9 +53,10 @@ pub(crate) fn caller() -> (u32, u32) {
     owner()
 }
 
-/// Whether it may do anything on the host, as far as that has owners.
+/// Whether it may do anything on the host, as far as that has owners. Where the user can't be found out it may
+/// not: an image's files would keep set-ID bits.
 pub(crate) fn is_root() -> bool {
-    cfg!(unix) && owner().0 == 0
+    cfg!(unix) && NEW.as_ref().is_some_and(|new| new.owner.0 == 0)
 }
 
 /// There is none.
@@ -64,7 +66,7 @@ pub(crate) const fn memory_limit() -> Option<u64> {
 
 /// Refused.
 pub(crate) fn limit_memory(_: u64) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this host limits the memory of no process"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "memory limits are not supported on this host"))
 }
 
 /// Whether it is a block device, which is then refused by name.
@@ -111,7 +113,7 @@ pub(crate) fn times(metadata: &Metadata) -> (Timestamp, Timestamp) {
 }
 
 /// Makes the names in a directory durable, where directories can be opened.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
@@ -133,7 +135,7 @@ pub(crate) const fn is_mount(_: &Path) -> bool {
 
 /// There are none.
 pub(crate) fn explanation_of_mount(_: &Path) -> Result<Option<Explanation>, String> {
-    Err("it is a directory, and this host has no mounts to ask: give an image".to_owned())
+    Err("it is a directory: mounts are not supported on this host, give an image".to_owned())
 }
 
 /// Makes a new file, for which no link is followed, with this mode where the host has modes.

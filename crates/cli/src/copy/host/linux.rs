@@ -18,10 +18,8 @@ pub(crate) use below::Below;
 pub(crate) use origin::{LocalOrigin, Node};
 pub(crate) use target::LocalTarget;
 
+use super::{failed, kind_of, meta_of};
 use crate::copy::Reason;
-use crate::output::reason as io_reason;
-use hectare_engine::Kind;
-use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -33,27 +31,9 @@ fn place(fd: BorrowedFd<'_>) -> PathBuf {
 }
 
 fn c_name(name: &[u8]) -> Result<CString, Reason> {
-    CString::new(name).map_err(|_| "a name has no NUL byte".to_owned())
+    CString::new(name).map_err(|_| "a name can't contain a NUL byte".to_owned())
 }
 
 fn errno(error: Errno) -> Reason {
-    io_reason(&error.into())
-}
-
-#[allow(clippy::needless_pass_by_value)] // shaped for map_err
-fn io(error: std::io::Error) -> Reason {
-    io_reason(&error)
-}
-
-fn kind_of(file_type: FileType) -> Result<Kind, Reason> {
-    Ok(match file_type {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::CharacterDevice => Kind::CharDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::Unknown => return Err("it is of a kind that is not known".to_owned()),
-    })
+    failed(error.into())
 }

@@ -19,19 +19,13 @@ pub(crate) use below::Below;
 pub(crate) use origin::{LocalOrigin, Node};
 pub(crate) use target::LocalTarget;
 
+use super::{failed, kind_of, meta_of};
 use crate::copy::Reason;
-use crate::output::reason;
-use hectare_engine::Kind;
-use hectare_host::{FileType, Identity, Stat};
+use hectare_host::{Identity, Stat};
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
-
-#[allow(clippy::needless_pass_by_value)] // shaped for map_err
-fn failed(error: io::Error) -> Reason {
-    reason(&error)
-}
 
 fn replaced() -> Reason {
     "it was replaced by something else meanwhile".to_owned()
@@ -54,17 +48,4 @@ fn identity(path: &Path, stat: &Stat) -> Identity {
     let mut hasher = DefaultHasher::new();
     (path, stat.identity).hash(&mut hasher);
     Identity { device: 0, inode: hasher.finish() }
-}
-
-fn kind_of(file_type: FileType) -> Result<Kind, Reason> {
-    Ok(match file_type {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::CharacterDevice => Kind::CharDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::Unknown => return Err("it is of a kind that is not known".to_owned()),
-    })
 }

@@ -4,10 +4,10 @@
 //! reached from there and must be what the copy examined before. A file that changes while it is read is
 //! copied up to its size when it was opened.
 
-use super::{c_name, errno, io, kind_of, place};
+use super::{c_name, errno, failed, meta_of, place};
 use crate::copy::{Content, Meta, Named, Origin, Reason, Xattrs};
 use crate::name::shown;
-use hectare_engine::{DeviceNumber, Timestamp, Volume};
+use hectare_engine::Volume;
 use hectare_host::{Dir, Stat, Walk, replaced, stat, stat_open};
 use hectare_units::InodeNr;
 use rustix::fs::{self as sys, AtFlags, CWD, FileType, Mode, OFlags, SeekFrom};
@@ -102,14 +102,14 @@ impl Content for OpenedFile {
     }
 
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<usize, Reason> {
-        self.file.read_at(buffer, at).map_err(io)
+        self.file.read_at(buffer, at).map_err(failed)
     }
 }
 
 impl LocalOrigin {
     fn at<'n>(&self, node: &'n Node) -> Result<Opened<'n>, Reason> {
         let dir = match (&node.dir, self.walk.get()) {
-            (Some(dir), Some(walk)) => Some(walk.open(dir).map_err(io)?),
+            (Some(dir), Some(walk)) => Some(walk.open(dir).map_err(failed)?),
             _ => None,
         };
         Ok(Opened { dir, name: &node.name })
@@ -118,16 +118,16 @@ impl LocalOrigin {
     /// A directory and a descriptor to list it.
     fn enter(&self, node: &Node, meta: &Meta) -> Result<(Dir, OwnedFd), Reason> {
         if let (Some(dir), Some(walk)) = (&node.dir, self.walk.get()) {
-            let dir = walk.enter(dir, node.name.as_bytes(), Some(meta.id)).map_err(io)?;
-            let list = walk.open_to_read(&dir).map_err(io)?;
+            let dir = walk.enter(dir, node.name.as_bytes(), Some(meta.id)).map_err(failed)?;
+            let list = walk.open_to_read(&dir).map_err(failed)?;
             return Ok((dir, list));
         }
         // The top may be a link that the user named; below it none is followed.
         let top = self.at(node)?.open(OFlags::RDONLY | OFlags::DIRECTORY, true)?;
-        let list = top.try_clone().map_err(io)?;
-        let walk = Walk::new(top).map_err(io)?;
+        let list = top.try_clone().map_err(failed)?;
+        let walk = Walk::new(top).map_err(failed)?;
         if walk.top().identity() != meta.id {
-            return Err(io(replaced()));
+            return Err(failed(replaced()));
         }
         let walk = self.walk.get_or_init(|| walk);
         Ok((walk.top().clone(), list))
@@ -141,19 +141,7 @@ impl Origin for LocalOrigin {
 
     fn meta(&self, node: &Node, follow: bool) -> Result<Meta, Reason> {
         let stat = self.at(node)?.stat(follow)?;
-        let time =
-            |time: hectare_host::Time| Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds };
-        Ok(Meta {
-            kind: kind_of(stat.file_type)?,
-            mode: stat.mode,
-            uid: stat.uid,
-            gid: stat.gid,
-            atime: time(stat.atime),
-            mtime: time(stat.mtime),
-            links: stat.links,
-            id: stat.identity,
-            device: DeviceNumber { major: stat.device.0, minor: stat.device.1 },
-        })
+        meta_of(&stat, stat.identity)
     }
 
     fn children(&self, node: &Node, meta: &Meta) -> Result<IntoIter<Named<Node>>, Reason> {
@@ -179,7 +167,7 @@ impl Origin for LocalOrigin {
         let file = self.at(node)?.open(OFlags::RDONLY | OFlags::NONBLOCK, follow)?;
         let stat = stat_open(file.as_fd()).map_err(errno)?;
         if stat.identity != meta.id || stat.file_type != FileType::RegularFile {
-            return Err(io(replaced()));
+            return Err(failed(replaced()));
         }
         Ok(OpenedFile { file: file.into(), size: stat.size })
     }

@@ -8,7 +8,7 @@
 //! final one ([`LocalTarget::in_empty`]), and leaves out the calls that would change nothing.
 
 use super::super::Rights;
-use super::{c_name, errno, io, kind_of, place};
+use super::{c_name, errno, failed, kind_of, place};
 use crate::copy::{Meta, Reason, Special, Target, Xattrs};
 use crate::failure::tell;
 use crate::name::{join, shown};
@@ -103,7 +103,7 @@ impl LocalTarget {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = sys::open(folder, flags, Mode::empty()).map_err(errno)?;
         Ok(Self {
-            walk: Walk::new(top).map_err(io)?,
+            walk: Walk::new(top).map_err(failed)?,
             shown: folder.to_owned(),
             rights,
             is_plain: false,
@@ -161,7 +161,7 @@ impl LocalTarget {
     }
 
     fn open(&self, dir: &Dir) -> Result<Arc<OwnedFd>, Reason> {
-        self.walk.open(dir).map_err(io)
+        self.walk.open(dir).map_err(failed)
     }
 
     /// Sets the kept attributes.
@@ -170,7 +170,7 @@ impl LocalTarget {
             Ok(()) => true,
             // Only root may give files away; without root the owner stays.
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::INVAL)) => false,
-            Err(error) => return Err(io(error)),
+            Err(error) => return Err(failed(error)),
         };
         let set_id = owned && self.rights.set_id;
         let is_power = |(name, _): &&(Vec<u8>, Vec<u8>)| name == b"security.capability";
@@ -189,7 +189,7 @@ impl LocalTarget {
             if mode != meta.mode || (!set_id && xattrs.iter().any(|xattr| is_power(&xattr))) {
                 self.tamed.fetch_add(1, Ordering::Relaxed);
             }
-            handle.chmod(mode).map_err(io)?;
+            handle.chmod(mode).map_err(failed)?;
         }
         handle.set_times(&times(meta)).map_err(errno)
     }
@@ -200,7 +200,7 @@ impl LocalTarget {
         let made = sys::openat(dir, OsStr::from_bytes(name), flags, Mode::empty()).map_err(errno)?;
         let stat = stat_open(made.as_fd()).map_err(errno)?;
         if stat.file_type != file_type || stat.links != 1 {
-            return Err(io(replaced()));
+            return Err(failed(replaced()));
         }
         Ok((made, stat.identity))
     }
@@ -264,7 +264,7 @@ impl Target for LocalTarget {
     }
 
     fn enter(&self, dir: &Dir, name: &[u8]) -> Result<Dir, Reason> {
-        let entered = self.walk.enter(dir, name, None).map_err(io)?;
+        let entered = self.walk.enter(dir, name, None).map_err(failed)?;
         if self.resumes {
             // It may have its final mode, and gets that again when it is left. Root needs no right.
             let _ = Handle::Place(place(self.open(&entered)?.as_fd())).chmod(0o700);
@@ -297,7 +297,7 @@ impl Target for LocalTarget {
         };
         let file = file.map_err(errno)?;
         if stat_open(file.as_fd()).map_err(errno)?.file_type != FileType::RegularFile {
-            return Err(io(replaced()));
+            return Err(failed(replaced()));
         }
         sys::ftruncate(&file, 0).map_err(errno)?;
         Ok(HostFile { file: file.into(), is_final: false })
@@ -366,7 +366,7 @@ impl Target for LocalTarget {
         if linked.identity != first.identity {
             // Another file had the first name by then, and must not get this one.
             sys::unlinkat(&*to, os_name, AtFlags::empty()).map_err(errno)?;
-            return Err(io(replaced()));
+            return Err(failed(replaced()));
         }
         Ok(())
     }
@@ -385,11 +385,11 @@ impl Target for LocalTarget {
     }
 
     fn write_at(&self, file: &HostFile, at: u64, data: &[u8]) -> Result<(), Reason> {
-        file.file.write_all_at(data, at).map_err(io)
+        file.file.write_all_at(data, at).map_err(failed)
     }
 
     fn set_len(&self, file: &HostFile, size: u64) -> Result<(), Reason> {
-        file.file.set_len(size).map_err(io)
+        file.file.set_len(size).map_err(failed)
     }
 
     fn finish_file(&self, file: &HostFile, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
@@ -401,11 +401,11 @@ impl Target for LocalTarget {
     }
 
     fn finish_dir(&self, dir: &Dir, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason> {
-        let file = File::from(self.walk.open_to_read(dir).map_err(io)?);
+        let file = File::from(self.walk.open_to_read(dir).map_err(failed)?);
         let handle = Handle::Open(&file);
         match kept {
             Some((meta, xattrs)) => self.finish(&handle, meta, xattrs),
-            None => handle.chmod(mode).map_err(io),
+            None => handle.chmod(mode).map_err(failed),
         }
     }
 

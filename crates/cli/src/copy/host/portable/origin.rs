@@ -3,13 +3,13 @@
 //! The operand is looked up as its user named it, links included if they are to be followed; below it none
 //! is. A file that changes while it is read is copied up to its size when it was opened.
 
-use super::{failed, identity, kind_of, look, replaced};
+use super::{failed, identity, look, meta_of, replaced};
 use crate::copy::{Content, Meta, Named, Origin, Reason, Xattrs};
 use crate::failure::tell;
 use crate::name::shown;
 use crate::os::drive_len;
-use hectare_device::os::{FileExt, OsStrExt, borrowed, name_bytes, path_of};
-use hectare_engine::{DeviceNumber, Timestamp, Volume};
+use hectare_device::os::{Errno, FileExt, OsStrExt, borrowed, name_bytes, path_of};
+use hectare_engine::Volume;
 use hectare_host::{FileType, Stat, data_of, losses, stat_of, stat_open};
 use hectare_units::InodeNr;
 use std::fs::{self, DirEntry, File};
@@ -22,7 +22,7 @@ use std::vec::IntoIter;
 #[derive(Default)]
 pub(crate) struct LocalOrigin {
     /// Whether what is not read was reported.
-    told: OnceLock<()>,
+    reported: OnceLock<()>,
 }
 
 /// A path.
@@ -63,7 +63,10 @@ impl Content for OpenedFile {
         if self.stat.size == 0 || self.stat.sectors.saturating_mul(512) >= self.stat.size {
             return Ok(all); // no holes
         }
-        let found = data_of(borrowed(&self.file), self.stat.size).map_err(|error| failed(error.into()))?;
+        let found = data_of(borrowed(&self.file), self.stat.size).map_err(|error| match error {
+            Errno::NOENT => "it was truncated meanwhile".to_owned(),
+            error => failed(error.into()),
+        })?;
         Ok(found.unwrap_or(all))
     }
 
@@ -89,19 +92,7 @@ impl Origin for LocalOrigin {
 
     fn meta(&self, node: &Node, follow: bool) -> Result<Meta, Reason> {
         let stat = node.stat(follow)?;
-        let time =
-            |time: hectare_host::Time| Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds };
-        Ok(Meta {
-            kind: kind_of(stat.file_type)?,
-            mode: stat.mode,
-            uid: stat.uid,
-            gid: stat.gid,
-            atime: time(stat.atime),
-            mtime: time(stat.mtime),
-            links: stat.links,
-            id: identity(&node.0, &stat),
-            device: DeviceNumber { major: stat.device.0, minor: stat.device.1 },
-        })
+        meta_of(&stat, identity(&node.0, &stat))
     }
 
     fn children(&self, node: &Node, meta: &Meta) -> Result<Self::Children, Reason> {
@@ -145,7 +136,7 @@ impl Origin for LocalOrigin {
 
     /// None are read, which is reported once.
     fn xattrs(&self, node: &Node, _follow: bool) -> Result<Xattrs, Reason> {
-        self.told.get_or_init(|| {
+        self.reported.get_or_init(|| {
             let place = node.0.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(&node.0);
             for loss in losses() {
                 tell(format_args!("{}: note: {loss}", shown(place.as_os_str().as_bytes())));

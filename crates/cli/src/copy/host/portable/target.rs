@@ -89,7 +89,7 @@ impl LocalTarget {
         for (counter, what) in [
             (xattrs, "extended attributes can't be kept there"),
             (owners, "owners can't be kept: this host has none"),
-            (modes, "modes can't be kept: this host knows no more than whether a file can be written"),
+            (modes, "modes can't be kept: this host has only a read-only flag"),
             (times, "times can't be kept there, such as those of links"),
             (tamed, "files are without their set-ID bits and capabilities: only root keeps them, with -a"),
         ] {
@@ -210,8 +210,9 @@ impl Target for LocalTarget {
         }
         let path = place(dir, name).ok()?;
         let there = look(&path, false).ok().flatten()?;
-        (!is_spelt(&path, name, &there))
-            .then(|| "something is there whose name is the same to this host, but spelt otherwise".to_owned())
+        (!is_spelt(&path, name, &there)).then(|| {
+            "a file exists whose name this host does not distinguish (case or Unicode form)".to_owned()
+        })
     }
 
     fn refuses(&self, kind: Kind) -> Option<&'static str> {
@@ -275,7 +276,7 @@ impl Target for LocalTarget {
         match special {
             Special::Symlink(target) => symlink(target, &path).map_err(failed)?,
             Special::Node(kind, _) => {
-                return Err(self.refuses(*kind).unwrap_or("it is of a kind that is not known").to_owned());
+                return Err(self.refuses(*kind).unwrap_or("unknown file type").to_owned());
             }
         }
         if let Some((meta, xattrs)) = attributes {
