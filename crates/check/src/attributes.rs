@@ -53,7 +53,7 @@ impl Scan<'_> {
             return Ok(found);
         }
         if !self.volume.sb.features().compat.contains(Compat::EXT_ATTR) {
-            let reason = "it has an attribute block, which the volume does not have";
+            let reason = "it has an attribute block, without the feature ext_attr";
             self.tell(What::Attributes, Place::Inode(nr), reason);
         }
         found.block = 1;

@@ -71,7 +71,8 @@ impl Scan<'_> {
         }
     }
 
-    /// A count of unused inodes that nobody heeds. Where inodes in use are among them, that is told later.
+    /// A count of unused inodes without checksums, which no reader uses. The scan of the inodes reports those among
+    /// them that are in use.
     fn note_unused_count(&mut self, nr: GroupNr, unused: u32) {
         let reason = format!("it counts {unused} unused inodes, without checksums");
         let (what, place) = (What::GroupDescriptor, Place::Group(nr));

@@ -382,7 +382,7 @@ impl Scan<'_> {
         }
         for nr in named.into_iter().filter(|nr| !QUOTA_HOMES.contains(nr)) {
             if self.inodes.get(nr).is_some_and(|info| info.kind.is_some()) {
-                let reason = format!("it names inode {nr} as quota file, which it does not have");
+                let reason = format!("it names inode {nr} as a quota file, without the feature quota");
                 self.tell(What::Superblock, Place::Volume, reason);
             }
         }
@@ -403,7 +403,8 @@ impl Scan<'_> {
         }
         let stray = self.volume.sb.raw().s_orphan_file_inum.get();
         if !self.volume.sb.features().compat.contains(Compat::ORPHAN_FILE) && used(self, stray) {
-            let reason = format!("it names inode {stray} as orphan file, which it does not have");
+            let reason =
+                format!("it names inode {stray} as the orphan file, without the feature orphan_file");
             self.tell(What::Superblock, Place::Volume, reason);
         }
         self.check_stray_quotas();

@@ -153,7 +153,7 @@ impl Scan<'_> {
     fn extent(&mut self, mapped: &mut Mapped, extent: Extent) {
         if extent.end() > u64::from(u32::MAX) {
             // A length of so many blocks can't be counted in 32 bits.
-            let reason = "an extent holds the last file block that has a number";
+            let reason = "an extent contains file block 4294967295, which no file can have";
             self.tell(What::Map, Place::Inode(mapped.nr), reason);
         }
         self.claim_run(mapped.nr, extent.logical.get(), extent.physical, extent.len, &mut mapped.held);

@@ -164,8 +164,8 @@ impl<'a> RawInode<'a> {
         TIMES.into_iter().filter(is_late).map(|(_, extra)| extra)
     }
 
-    /// Whether it is in use, for a number that has no use. Without a mode, what else it says is read by nobody;
-    /// e2fsck minds it where it counts blocks or has attributes, and links or a map in one that a feature could
+    /// Whether it is in use, for a number that has no use. Without a mode, its other fields are not read;
+    /// e2fsck reports it where it counts blocks or has attributes, and links or a map in one that a feature could
     /// use.
     #[must_use]
     pub fn is_in_use(&self, nr: InodeNr, sb: &SuperBlock) -> bool {

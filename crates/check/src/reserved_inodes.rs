@@ -223,7 +223,11 @@ impl Scan<'_> {
             self.tell(What::ResizeInode, Place::Inode(nr), "it has blocks beside its table");
         }
         if slot.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
-            self.tell(What::ResizeInode, Place::Inode(nr), "its flags say that it has no table");
+            self.tell(
+                What::ResizeInode,
+                Place::Inode(nr),
+                "it has the flag extents or inline_data, but needs a block map",
+            );
         }
         if slot.size() > slot.size_max(geometry.block_size) {
             let reason = format!("its size {} is more than its map can hold", slot.size());

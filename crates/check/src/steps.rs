@@ -120,7 +120,7 @@ impl Scan<'_> {
         // The kernel and this library take such a volume as it is; e2fsck counts it as an error.
         let kept = self.volume.geometry().reserved_gdt_blocks;
         if kept > 0 && !self.volume.sb.features().compat.contains(Compat::RESIZE_INODE) {
-            let reason = format!("it keeps {kept} blocks for growing, and has no inode for them");
+            let reason = format!("s_reserved_gdt_blocks is {kept}, but there is no resize inode");
             self.tell(What::Superblock, Place::Volume, reason);
         }
         let size = self.volume.sb.raw().s_desc_size.get();
@@ -132,11 +132,11 @@ impl Scan<'_> {
         let high = self.volume.sb.raw().s_r_blocks_count_hi.get();
         if is_small && high != 0 {
             // e2fsck and this library take no notice; the kernel keeps all space for root.
-            self.note_superblock(format!("the upper half of its reserve is {high}, without 64bit"));
+            self.note_superblock(format!("s_r_blocks_count_hi is {high}, without the feature 64bit"));
         }
         if self.volume.sb.has_stray_journal_device() {
             let device = self.volume.sb.raw().s_journal_dev.get();
-            self.note_superblock(format!("its journal is inside, and {device:#x} is the device of one"));
+            self.note_superblock(format!("it has an internal journal, but s_journal_dev is {device:#x}"));
         }
         if needs_recovery && !self.volume.options.allow_recovery {
             self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");
@@ -170,7 +170,7 @@ impl Scan<'_> {
         if !names.is_empty() {
             let names = names.join(", ");
             self.report.leave(format!("what belongs to {names}"));
-            let reason = format!("it has unknown features ({names}), so that nobody can say it is sound");
+            let reason = format!("it has unknown features ({names}): whether it is sound can't be judged");
             self.tell(What::Superblock, Place::Volume, reason);
         }
         if features.names().iter().any(|name| name == UNJUDGED) {

@@ -345,7 +345,7 @@ impl Work<'_> {
             self.set_feature(Feature::Incompat(Incompat::EA_INODE), why);
         }
         if !known.holds_value {
-            let text = "it holds the value of an attribute, which its flags did not say";
+            let text = "it holds the value of an attribute: the flag ea_inode is set";
             self.mended(What::Attributes, Place::Inode(holder.nr), text);
             holder.set_flag(InodeFlags::EA_INODE, true);
             self.put_slot(&mut holder)?;

@@ -64,7 +64,7 @@ impl Work<'_> {
             return Ok(());
         }
         for group in chosen {
-            let text = "it led to where its bitmaps or inode table are not: restored from a backup";
+            let text = "it gave wrong locations of bitmaps or inode table: restored from a backup";
             self.mended(What::GroupDescriptor, Place::Group(group), text);
         }
         self.groups = groups;

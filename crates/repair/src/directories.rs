@@ -236,7 +236,7 @@ impl Work<'_> {
     }
 
     /// Gives each name to one entry: of several, to that of the highest inode, as e2fsck does. The others get
-    /// another name each; encrypted ones, of which nobody without the key can make another, go.
+    /// another name each; encrypted ones, which can't be renamed without the key, are removed.
     fn distinct_names(&self, slot: &Slot, entries: Vec<Stored>, changes: &mut Changes) -> Vec<Stored> {
         let mut owners: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
         let mut is_twice = false;
@@ -259,7 +259,7 @@ impl Work<'_> {
             } else if seen.insert(key) {
                 kept.push(entry);
             } else {
-                changes.lost.push(format!("\"{shown}\" is there twice: removed once"));
+                changes.lost.push(format!("duplicate name \"{shown}\": removed"));
             }
         }
         others.sort_by_key(|entry| std::cmp::Reverse(entry.inode));
@@ -268,16 +268,17 @@ impl Work<'_> {
             let shown = entry.name.escape_ascii().to_string();
             let inode = entry.inode;
             if !taken.insert((self.comparable(slot, &entry.name), inode)) {
-                changes.lost.push(format!("\"{shown}\" is there twice: removed once"));
+                changes.lost.push(format!("duplicate name \"{shown}\": removed"));
                 continue;
             }
             if slot.has(InodeFlags::ENCRYPT) {
-                changes.lost.push(format!("\"{shown}\" is there twice: not for inode {inode}"));
+                changes.lost.push(format!("duplicate name \"{shown}\": the entry of inode {inode} removed"));
                 continue;
             }
             entry.name = self.another_name(slot, &entry.name, &owners);
             owners.insert(self.comparable(slot, &entry.name), inode);
-            changes.lost.push(format!("\"{shown}\" is there twice: now \"{}\"", entry.name.escape_ascii()));
+            let now = entry.name.escape_ascii();
+            changes.lost.push(format!("duplicate name \"{shown}\": renamed to \"{now}\""));
             kept.push(entry);
         }
         kept

@@ -62,7 +62,7 @@ impl Work<'_> {
         let block = self.block(at)?;
         let slot = &block[within..within + usize_of(self.geometry().desc_size)];
         let Ok(desc) = GroupDesc::parse(slot, group, &self.sb) else { return Ok(()) };
-        let text = "it says that inodes are unused which something leads to: all of its table is read";
+        let text = "its count of unused inodes covers inodes in use: its whole table is read";
         self.mended(What::GroupDescriptor, Place::Group(group), text);
         let flags = desc.flags - GroupFlags::INODE_UNINIT;
         self.write_descriptor(group, &GroupDesc { flags, itable_unused: 0, ..desc })
@@ -104,8 +104,9 @@ impl Work<'_> {
             (within().count() > 1).then_some(low32(within().min()? - first))
         });
         let Some(fits) = fits.min() else { return };
-        let text =
-            format!("it keeps {kept} blocks for growing, where there are bitmaps and tables: now {fits}");
+        let text = format!(
+            "s_reserved_gdt_blocks was {kept}, which reaches over bitmaps or inode tables: now {fits}"
+        );
         self.mended(What::Superblock, Place::Volume, text);
         self.edit_superblock(|raw| raw.s_reserved_gdt_blocks = low16(u64::from(fits)).into());
     }

@@ -398,7 +398,11 @@ impl Work<'_> {
         let place = Place::Inode(slot.nr);
         self.note_checksum(slot);
         if slot.has(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
-            self.mended(What::ResizeInode, place, "its flags said that it has no table: cleared");
+            self.mended(
+                What::ResizeInode,
+                place,
+                "it had the flag extents or inline_data, but needs a block map: flag cleared",
+            );
             slot.set_flag(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA, false);
         }
         let size = slot.view().size();

@@ -57,7 +57,7 @@ fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options
         report = check(device, journal)?;
         if report.is_clean() {
             done.unchecked = report.unchecked;
-            // What was wrong and is not any more was mended, whether somebody has said so or not.
+            // What was wrong and is sound now was mended, even if no mend was reported.
             if let Some(Problem { what, place, reason }) = before.filter(|_| done.mends.is_empty()) {
                 let text = format!("{reason}: made right");
                 done.mends.push(&Mend { what, place, text, loses: false });
@@ -93,7 +93,7 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "it has unknown features ({unknown:#x}): nobody who does not know them may write"
+        "it has unknown features ({unknown:#x}): it can't be repaired by a version that does not know them"
     )))
 }
 

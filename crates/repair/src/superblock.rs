@@ -64,7 +64,7 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
         mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
     };
     if let Some(sb) = with_one_checksum(&bytes) {
-        tell(format!("{}: the older is switched off", reason(&error)));
+        tell(format!("{}: uninit_bg is cleared, metadata_csum stays", reason(&error)));
         device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
         return fitted(device, Found { sb, mends, from_backup });
     }
@@ -98,10 +98,10 @@ pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
 }
 
 /// Why a superblock that can be read is not believed if there is a backup: the volume is too long, or it
-/// contradicts itself and has features that nobody knows, which then are damage, too.
+/// contradicts itself and has unknown features, which then are damage, too.
 fn doubt(device: &Overlay, sb: &SuperBlock) -> Option<String> {
     if !is_possible(device, sb) {
-        return Some(format!("its {} can't be", sb.geometry().bytes()));
+        return Some(format!("its size of {} is impossible on this device", sb.geometry().bytes()));
     }
     let fault = sb.faults().into_iter().next().filter(|_| unknown_features(sb) != 0)?;
     Some(format!("{fault}, and it has unknown features ({:#x})", unknown_features(sb)))
@@ -329,7 +329,8 @@ fn with_fitting_layout(device: &Overlay, mut found: Found) -> Result<Found, Erro
     if !differs || backup.uuid() != found.sb.uuid() || contradictions(device, &backup)? >= contested {
         return Ok(found);
     }
-    let text = "the group descriptors contradict it, and not its backup: restored from that".to_owned();
+    let text = "the group descriptors agree with a backup of it, and not with it: restored from the backup"
+        .to_owned();
     found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
     found.sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
     found.from_backup = true;
@@ -463,7 +464,7 @@ impl Work<'_> {
     fn mend_high_reserve(&mut self) {
         let high = self.sb.raw().s_r_blocks_count_hi.get();
         if high != 0 && !self.sb.features().incompat.contains(Incompat::BIT64) {
-            let text = format!("the upper half of its reserve was {high}, without 64bit: now none");
+            let text = format!("s_r_blocks_count_hi was {high}, without the feature 64bit: cleared");
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_r_blocks_count_hi = 0.into());
         }
@@ -473,7 +474,7 @@ impl Work<'_> {
     fn mend_journal_device(&mut self) {
         let device = self.sb.raw().s_journal_dev.get();
         if self.sb.journal_inode().is_some() && device != 0 && self.sb.raw().s_journal_uuid == [0; 16] {
-            let text = format!("its journal is inside, and {device:#x} was the device of one: now none");
+            let text = format!("it has an internal journal, but s_journal_dev was {device:#x}: cleared");
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_journal_dev = 0.into());
         }
@@ -483,7 +484,7 @@ impl Work<'_> {
     fn mend_kept_blocks(&mut self) {
         let kept = self.geometry().reserved_gdt_blocks;
         if kept > 0 && !self.sb.features().compat.contains(Compat::RESIZE_INODE) {
-            let text = format!("it keeps {kept} blocks for growing, and has no inode for them: now none");
+            let text = format!("s_reserved_gdt_blocks was {kept}, but there is no resize inode: cleared");
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_reserved_gdt_blocks = 0.into());
         }

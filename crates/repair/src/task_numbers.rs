@@ -68,7 +68,7 @@ impl Work<'_> {
             }
         } else if self.sb.raw().s_orphan_file_inum.get() != 0 {
             let given = self.sb.raw().s_orphan_file_inum.get();
-            let text = format!("it named inode {given} as orphan file, which it does not have: now none");
+            let text = format!("it named inode {given} as the orphan file, without orphan_file: cleared");
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_orphan_file_inum = 0.into());
         }
@@ -86,14 +86,15 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Numbers of quota files that the volume does not have lead nowhere.
+    /// Without the feature quota no inode is a quota file.
     fn mend_stray_quotas(&mut self) {
         let raw = self.sb.raw();
         let named = [raw.s_usr_quota_inum.get(), raw.s_grp_quota_inum.get(), raw.s_prj_quota_inum.get()];
         if self.sb.features().ro_compat.contains(RoCompat::QUOTA) || named == [0; 3] {
             return;
         }
-        let text = format!("it named the inodes {named:?} as quota files, which it does not have: now none");
+        let text =
+            format!("it named the inodes {named:?} as quota files, without the feature quota: cleared");
         self.mended(What::Superblock, Place::Volume, text);
         QuotaKind::ALL.into_iter().for_each(|kind| self.set_quota_inode(kind, InodeNr::new(0)));
     }
