@@ -45,7 +45,7 @@ fn compiles(set: &[&str]) -> bool {
     shown(cargo().args([verb, "--quiet", "--package", "hectare", "--lib"]).args(set).args(denied))
 }
 
-/// Whether the least set compiles: what is left over without the others shows there.
+/// Whether the smallest set compiles: code that only other features use gives warnings there.
 pub(crate) fn reader_compiles() -> bool {
     compiles(SETS[0])
 }

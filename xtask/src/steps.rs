@@ -63,8 +63,8 @@ pub(crate) fn built_command() -> Option<PathBuf> {
     done.then(|| target_folder().join("debug/hectare"))
 }
 
-/// The cargo of another toolchain, in the workspace's directory: rustup's, which takes a toolchain's name. What the
-/// cargo that runs this has said to its children names its own toolchain, and is left out.
+/// The cargo of another toolchain, in the workspace's directory: rustup's, which takes a toolchain's name. The
+/// variables that the running cargo set name its own toolchain, and are removed.
 pub(crate) fn other_cargo(toolchain: &str) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.arg(format!("+{toolchain}")).current_dir(root());

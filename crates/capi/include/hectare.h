@@ -398,8 +398,8 @@ int hectare_closedir(hectare_dir *directory);
 int hectare_errno(void);
 
 // The text of the last error of this thread: one line that names the file and the reason; "" if there was
-// none, never NULL. It stays until the next call of this thread that fails, or the thread ends; nobody frees
-// it.
+// none, never NULL. It stays until the next call of this thread that fails, or the thread ends; the caller
+// must not free it.
 const char *hectare_message(void);
 
 // Opens a regular file; a link at the end of the path is followed, also one that leads to nothing if the

@@ -78,8 +78,8 @@ pub extern "C" fn hectare_errno() -> c_int {
 }
 
 /// The text of the last error of this thread: one line that names the file and the reason; "" if there was
-/// none, never NULL. It stays until the next call of this thread that fails, or the thread ends; nobody frees
-/// it.
+/// none, never NULL. It stays until the next call of this thread that fails, or the thread ends; the caller
+/// must not free it.
 #[allow(unsafe_code)] // C calls it by this name
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_message() -> *const c_char {

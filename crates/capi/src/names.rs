@@ -6,7 +6,6 @@ use crate::failure::{EINVAL, Failure, guard, status};
 use crate::memory::{self, buffer, give, read};
 use crate::metadata::hectare_time;
 use crate::volume::{about, hectare_volume, volume};
-use hectare::Volume;
 use hectare::fs::Permissions;
 use hectare::inode::{Changes, Creation, DeviceNumber, NewNode, RenameMode, Timestamp};
 use std::ffi::{c_char, c_int};
@@ -62,7 +61,7 @@ fn node(mode: u32, major: u32, minor: u32) -> Result<NewNode<'static>, Failure> 
         // As specified by mknod(2).
         0 | 0o10 => Ok(NewNode::File),
         0o14 => Ok(NewNode::Socket),
-        _ => Err(Failure::new(EINVAL, "mode names no kind of file that is made so")),
+        _ => Err(Failure::new(EINVAL, "mode has no file type that mknod makes")),
     }
 }
 
@@ -223,10 +222,7 @@ pub extern "C" fn hectare_utimes(
     atime: *const hectare_time,
     mtime: *const hectare_time,
 ) -> c_int {
-    status(|| {
-        let (volume, path) = (self::volume(volume)?, memory::path(path, "the path")?);
-        change_times(&volume, path, true, (atime, mtime))
-    })
+    status(|| change_times(volume, path, true, (atime, mtime)))
 }
 
 /// Changes the times of what is at a path itself; NULL leaves one as it is.
@@ -237,21 +233,19 @@ pub extern "C" fn hectare_lutimes(
     atime: *const hectare_time,
     mtime: *const hectare_time,
 ) -> c_int {
-    status(|| {
-        let (volume, path) = (self::volume(volume)?, memory::path(path, "the path")?);
-        change_times(&volume, path, false, (atime, mtime))
-    })
+    status(|| change_times(volume, path, false, (atime, mtime)))
 }
 
 fn change_times(
-    volume: &Volume,
-    path: &[u8],
+    volume: *mut hectare_volume,
+    path: *const c_char,
     follow: bool,
     (atime, mtime): (*const hectare_time, *const hectare_time),
 ) -> Result<(), Failure> {
+    let (volume, path) = (self::volume(volume)?, memory::path(path, "the path")?);
     let changes = Changes { atime: given_time(atime)?, mtime: given_time(mtime)?, ..Changes::default() };
     let engine = volume.engine();
-    about(volume, path, engine.resolve(path, follow).and_then(|nr| engine.change(nr, &changes)))
+    about(&volume, path, engine.resolve(path, follow).and_then(|nr| engine.change(nr, &changes)))
 }
 
 fn given_time(at: *const hectare_time) -> Result<Option<Timestamp>, Failure> {

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 /// Whether all of Linux is used.
 const IS_LINUX: bool = cfg!(all(target_os = "linux", not(hectare_portable)));
 /// Commands that need it.
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 const FOR_LINUX: [&str; 5] = ["mount", "umount", "shutdown", "stats", "sync"];
 
 /// What a run of the binary said.
@@ -179,7 +180,9 @@ fn what_a_host_cannot_keep_is_counted() {
     let said = hectare(&["cp", "-p", &bench.at("/tree/plain"), &bench.text("out")]).ok().err;
     assert!(said.contains("note: 1 files are without their set-ID bits"), "{said}");
     assert!(IS_LINUX || said.contains("note: 2 extended attributes can't be kept there"), "{said}");
-    assert_eq!(cfg!(windows), said.contains("note: 1 owners") && said.contains("note: 1 modes"), "{said}");
+    for note in ["note: 1 owners", "note: 1 modes"] {
+        assert_eq!(cfg!(windows), said.contains(note), "{said}");
+    }
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -206,17 +209,15 @@ fn links_are_copied_or_left_out_by_name() {
     assert_eq!(fs::read_to_string(bench.local("out").join("second")).unwrap(), "some");
 }
 
+#[cfg(unix)]
 #[test]
 fn nothing_is_written_through_a_link() {
     let bench = Bench::filled();
     fs::create_dir_all(bench.local("out").join("tree")).unwrap();
     fs::create_dir(bench.local("away")).unwrap();
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::symlink("../../away", bench.local("out").join("tree").join("sub")).unwrap();
-        let said = hectare(&["cp", "-r", &bench.at("/tree"), &bench.text("out")]).failed(1);
-        assert!(said.contains("/tree/sub: something else is in the way"), "{said}");
-    }
+    std::os::unix::fs::symlink("../../away", bench.local("out").join("tree").join("sub")).unwrap();
+    let said = hectare(&["cp", "-r", &bench.at("/tree"), &bench.text("out")]).failed(1);
+    assert!(said.contains("/tree/sub: something else is in the way"), "{said}");
     assert_eq!(fs::read_dir(bench.local("away")).unwrap().count(), 0);
 }
 
@@ -231,8 +232,6 @@ fn images_are_built_and_exported() {
     let again = bench.text("again.img");
     hectare(&["build", "--from", &bench.text("disk.tar"), &again]).ok();
     assert!(hectare(&["cat", &format!("{again}:/sub/holed")]).ok().out == holed());
-    let told = hectare(&["diff", &bench.image, &again]);
-    assert!(matches!(told.code, Some(0 | 1)), "{}", told.err);
     hectare(&["convert", &bench.image, &bench.text("disk.qcow2")]).ok();
     assert_eq!(hectare(&["cat", &format!("{}:/plain", bench.text("disk.qcow2"))]).text(), "some text\n");
     hectare(&["mkfs.xfs", "-q", &bench.text("xfs.img"), "512M"]).ok();
@@ -269,11 +268,9 @@ fn disks_are_made_of_descriptions() {
     assert_eq!(hectare(&["cat", "--partition", "1", &bench.at("/plain")]).text(), "some text\n");
 }
 
+#[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 #[test]
 fn what_needs_linux_says_so() {
-    if IS_LINUX {
-        return;
-    }
     let help = hectare(&["--help"]).text();
     for command in FOR_LINUX {
         let said = hectare(&[command, "-o", "rw", "--all", "x"]).failed(1);
@@ -282,9 +279,9 @@ fn what_needs_linux_says_so() {
     }
     let bench = Bench::made();
     let said = hectare(&["--max-memory", "1G", "ls", &bench.image]).failed(1);
-    assert!(said.contains("--max-memory: this host limits"), "{said}");
+    assert!(said.contains("--max-memory: memory limits are not supported"), "{said}");
     let said = hectare(&["explain", &bench.text("")]).failed(1);
-    assert!(said.contains("no mounts"), "{said}");
+    assert!(said.contains("mounts are not supported"), "{said}");
 }
 
 #[test]

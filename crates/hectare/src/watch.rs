@@ -5,7 +5,7 @@
 //! leaves is written at each call; none leaves something that can be taken for the whole.
 //!
 //! Invariant: a call that was cancelled before its last checkpoint is never reported as done, whatever became of
-//! the error on its way. One that is cancelled after it is done.
+//! the error on its way. A call that is cancelled after its last checkpoint succeeds.
 //!
 //! What it is not: a time-out. A call ends at its next checkpoint, after milliseconds as a rule; a read of the
 //! host's that hangs is waited for.

@@ -185,7 +185,7 @@ impl Device for LogicalVolume {
         self.read_only
     }
 
-    /// Where the mark lies on one device, that one heeds the fence.
+    /// Where the mark lies on one device, that device applies the fence.
     fn add_fence(&self, at: Bytes, fence: &Arc<dyn Fence>) {
         let mark = Span::new(at, Bytes::of(fence.mark_len()));
         if mark.fits(self.len)

@@ -18,7 +18,6 @@ use object_store::{
     Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
     UpdateVersion,
 };
-use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -44,8 +43,8 @@ pub struct Bucket {
     pub(crate) counts: Counts,
     /// Set once it is known what is opened.
     pub(crate) kept: OnceLock<CacheFile>,
-    /// What the user should know of it, once it was opened.
-    cache_note: Mutex<Option<Option<String>>>,
+    /// Set once the cache file was opened, or left: what the user should know of that.
+    cache_note: OnceLock<Option<String>>,
 }
 
 /// An object as it was read.
@@ -90,7 +89,7 @@ impl Bucket {
             parallel: options.parallel.max(1),
             counts: Counts::default(),
             kept: OnceLock::new(),
-            cache_note: Mutex::default(),
+            cache_note: OnceLock::new(),
         })
     }
 
@@ -109,27 +108,27 @@ impl Bucket {
     /// Uses the cache file of the options, if there is one, for what has this identity and is at most
     /// `room` bytes long. Only the first call does something.
     pub(crate) fn keep(&self, options: &Options, identity: &str, room: u64) -> Result<()> {
-        let mut note = self.cache_note.lock();
-        let Some((path, size)) = options.cache_file.as_ref().filter(|_| note.is_none()) else {
+        let Some((path, size)) = options.cache_file.as_ref().filter(|_| self.cache_note.get().is_none())
+        else {
             return Ok(());
         };
         let identity = format!("{}\n{identity}", self.name);
-        let (file, said) = CacheFile::open(&Wanted { path, size: *size, identity: &identity, room })?;
+        let (file, note) = CacheFile::open(&Wanted { path, size: *size, identity: &identity, room })?;
         if let Some(file) = file {
             let _ = self.kept.set(file);
         }
-        *note = Some(said);
+        let _ = self.cache_note.set(note);
         Ok(())
     }
 
     /// Does without the cache file, for this reason.
     pub(crate) fn leave_cache(&self, why: &str) {
-        *self.cache_note.lock() = Some(Some(why.to_owned()));
+        let _ = self.cache_note.set(Some(why.to_owned()));
     }
 
     /// What the user should know of the cache file.
     pub(crate) fn cache_note(&self) -> Option<String> {
-        self.cache_note.lock().clone().flatten()
+        self.cache_note.get().cloned().flatten()
     }
 
     /// The path of an object; an empty name is the prefix itself.

@@ -95,8 +95,8 @@ fn of_mount(arguments: &Arguments) -> Outcome<Explanation> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::of(shown(arguments.place.as_os_str().as_bytes()), shown(error.to_string().as_bytes()))
     };
-    let told = crate::os::explanation_of_mount(&arguments.place).map_err(|error| fail(&error))?;
-    told.ok_or_else(|| fail(&"it was not mounted with --explain, so nothing is recorded"))
+    let recorded = crate::os::explanation_of_mount(&arguments.place).map_err(|error| fail(&error))?;
+    recorded.ok_or_else(|| fail(&"it was not mounted with --explain, so nothing is recorded"))
 }
 
 fn of_image(arguments: &Arguments) -> Outcome<Vec<Explanation>> {

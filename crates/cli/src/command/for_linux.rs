@@ -1,6 +1,6 @@
-//! Commands that need Linux: mounts, what is asked of their servers, experiments. This list is the only
-//! one; another host has `not_here` in its place. `store` needs no Linux, and is in both for its place in
-//! the help.
+//! Commands that need Linux: mounts, questions to their servers, experiments. Another host has `not_here` in its
+//! place, which refuses the same names: a command that is added here is added there. `store` needs no Linux,
+//! and is in both for its place in the help.
 
 #[cfg(feature = "lab")]
 mod age;

@@ -38,19 +38,18 @@ pub(crate) enum Command {
 impl Command {
     /// Says that it is not there.
     pub(crate) fn run(self) -> Outcome {
-        let (name, Words { words }) = match self {
-            Self::Mount(words) => ("mount", words),
-            Self::Umount(words) => ("umount", words),
-            Self::Shutdown(words) => ("shutdown", words),
-            Self::Stats(words) => ("stats", words),
+        let name = match self {
+            Self::Mount(_) => "mount",
+            Self::Umount(_) => "umount",
+            Self::Shutdown(_) => "shutdown",
+            Self::Stats(_) => "stats",
             #[cfg(feature = "store")]
             Self::Store(arguments) => return store::run(&arguments),
-            Self::Sync(words) => ("sync", words),
-            Self::Age(words) => ("age", words),
-            Self::Bench(words) => ("bench", words),
-            Self::Reproduce(words) => ("reproduce", words),
+            Self::Sync(_) => "sync",
+            Self::Age(_) => "age",
+            Self::Bench(_) => "bench",
+            Self::Reproduce(_) => "reproduce",
         };
-        drop(words);
         Err(Failure::of(name, "not on this host: the command needs Linux"))
     }
 }

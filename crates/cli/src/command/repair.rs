@@ -177,7 +177,7 @@ struct Done {
     /// Whether the changes were wanted.
     agreed: bool,
     undo: Option<PathBuf>,
-    /// Whether the volume was marked as in use, and is not any more.
+    /// Whether the volume had an MMP mark of another host, which was cleared.
     was_in_use: bool,
 }
 
@@ -385,7 +385,7 @@ fn write(
     let undo = if arguments.no_undo { None } else { Some(undo_file(arguments)?) };
     let (path, file) = undo.unzip();
     let sync = || match file.as_ref().zip(path.as_ref()) {
-        Some((file, path)) => file.sync_all().and_then(|()| os::sync_folder(folder_of(path))),
+        Some((file, path)) => file.sync_all().and_then(|()| os::sync_directory(folder_of(path))),
         None => Ok(()),
     };
     write_out(staged, &repaired.order, now, file.as_ref().map(BufWriter::new), sync).map_err(error)?;
@@ -448,7 +448,7 @@ fn tell_end(arguments: &Arguments, done: &Done, name: &str) -> Outcome {
         if !done.was_in_use {
             return Ok(());
         }
-        tell(format_args!("{name}: it was marked as in use (MMP), and is not any more"));
+        tell(format_args!("{name}: the MMP mark of another host was cleared; nothing else was wrong"));
         return Err(Failure::Ended { line: None, code: MENDED });
     }
     let count = repaired.mends.len();

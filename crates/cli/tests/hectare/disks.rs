@@ -281,28 +281,29 @@ fn partitions(disk: &str) -> Result<Vec<PathBuf>, Skip> {
     Ok(listed.enumerate().map(cut).collect())
 }
 
-/// A tool that finds nothing wrong.
-fn judged(tool: &str, arguments: &[&str], says: &str) -> Result<(), Skip> {
-    let said = run(need(tool)?.args(arguments));
-    assert!(said.succeeded() && said.stdout.contains(says), "{}", said.report());
-    Ok(())
+/// A tool that finds nothing wrong; one that is missing is a part that is left out.
+fn judged(tool: &str, arguments: &[&str], says: &str) {
+    match need(tool).map(|mut tool| run(tool.args(arguments))) {
+        Ok(said) => assert!(said.succeeded() && said.stdout.contains(says), "{}", said.report()),
+        Err(reason) => skip_part!(format!("disks::the_examples_are_disks, {tool}"), reason),
+    }
 }
 
 /// Every judge of a disk that is there: of its table, its FAT, its volumes and its hash tree.
 fn judge_example(disk: &str, is_gpt: bool, volumes: &[usize]) -> Result<(), Skip> {
-    judged("sfdisk", &["--verify", disk], "No errors")?;
-    if is_gpt {
-        judged("sgdisk", &["-v", disk], "No problems found")?;
-    }
     let parts = partitions(disk)?;
     let part = |number: usize| parts[number - 1].to_str().unwrap();
-    judged("fsck.vfat", &["-n", part(1)], "")?;
     for number in volumes {
         assert_clean(&parts[number - 1]).unwrap();
         hectare(&["check", part(*number)]).ok();
     }
+    judged("sfdisk", &["--verify", disk], "No errors");
+    if is_gpt {
+        judged("sgdisk", &["-v", disk], "No problems found");
+    }
+    judged("fsck.vfat", &["-n", part(1)], "");
     if let Ok(hash) = fs::read_to_string(Path::new(disk).with_extension("roothash")) {
-        judged("veritysetup", &["verify", part(2), part(3), hash.trim()], "")?;
+        judged("veritysetup", &["verify", part(2), part(3), hash.trim()], "");
     }
     Ok(())
 }

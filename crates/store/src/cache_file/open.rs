@@ -39,7 +39,10 @@ mod portable {
 
     /// Refused.
     pub(in super::super) fn open(_: &Path) -> io::Result<File> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this host does not tell who could have written it"))
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the owner of the file can't be determined on this host",
+        ))
     }
 
     /// Never.
