@@ -3,7 +3,7 @@
 //!
 //! Bytes and names, open files and errors come from [`hectare_device::os`], metadata from `hectare-host`;
 //! copying out of and into directories of the host has a directory of its own (`copy/host`). What needs
-//! Linux altogether is in one list (`command/for_linux.rs`).
+//! Linux altogether is in `command/for_linux.rs`.
 //!
 //! - Arguments are Unicode where the host's names are: one that is not is refused before it is parsed
 //!   ([`check_arguments`]), so no path of the host is ever made of a part of one.
