@@ -1,8 +1,11 @@
 //! Which descriptors count, the primary ones or their backups, where both could be.
 //!
 //! A descriptor whose checksum is right, or which has none, may still lead elsewhere: to where other metadata
-//! lies, out of its group, or to a table with the inodes of another group. Then the backup counts, if it
-//! leads to something better.
+//! lies, out of its group, or to what is no table of this group. Then the backup counts, if it leads to
+//! something better.
+//!
+//! Hazard: e2fsck moves tables and leaves the backups of their descriptors as they are. A table that looks
+//! right is never given up for one that looks better.
 //!
 //! What it is not: descriptors that can't be at all, which `groups` mends, as it does overlaps that backups
 //! do not explain.
@@ -17,11 +20,11 @@ use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::GroupDesc;
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, usize_of};
+use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Inodes of a table that are looked at.
-const LOOKED_AT: u32 = 1 << 10;
+/// Bytes of a table that are looked at.
+const LOOKED_AT: usize = 1 << 18;
 /// What the root counts for among the inodes of a table.
 const ROOT: i64 = 1 << 20;
 
@@ -45,9 +48,7 @@ impl Work<'_> {
         let contested = contested(self.geometry(), &self.groups);
         let (mut chosen, mut by_table) = (Vec::new(), true);
         for (group, backup) in &backups {
-            let Some(desc) = self.groups.get(group.index()) else { continue };
-            let table =
-                self.value_of(*group, desc.inode_table)? < self.value_of(*group, backup.inode_table)?;
+            let table = self.has_better_table(*group, backup)?;
             if contested.contains(group) || table {
                 chosen.push(*group);
                 by_table &= table;
@@ -64,11 +65,33 @@ impl Work<'_> {
             return Ok(());
         }
         for group in chosen {
+            let place = Place::Group(group);
             let text = "it gave wrong locations of bitmaps or inode table: restored from a backup";
-            self.mended(What::GroupDescriptor, Place::Group(group), text);
+            // What lies in metadata of others is theirs.
+            let own = match self.groups.get(group.index()).filter(|_| !contested.contains(&group)) {
+                Some(desc) if groups.get(group.index()).is_some_and(|new| !same_table(new, desc)) => {
+                    self.value_of(group, desc.inode_table)?.good
+                }
+                _ => 0,
+            };
+            if own > 0 {
+                self.lost(What::GroupDescriptor, place, format!("{text}; {own} inodes lay there"));
+            } else {
+                self.mended(What::GroupDescriptor, place, text);
+            }
         }
         self.groups = groups;
         Ok(())
+    }
+
+    /// Whether the table of a group is none, and that of its backup is better. A backup may be older than a
+    /// table that was moved: one that looks right counts.
+    fn has_better_table(&self, group: GroupNr, backup: &GroupDesc) -> Result<bool, Error> {
+        let Some(desc) = self.groups.get(group.index()).filter(|desc| !same_table(desc, backup)) else {
+            return Ok(false);
+        };
+        let own = self.value_of(group, desc.inode_table)?;
+        Ok(own.is_poor() && self.value_of(group, backup.inode_table)?.score() > own.score())
     }
 
     /// The descriptors with the backups of some groups, and how many contradict each other then.
@@ -88,24 +111,50 @@ impl Work<'_> {
     }
 
     /// How much a table looks like that of a group.
-    fn value_of(&self, group: GroupNr, table: BlockNr) -> Result<i64, Error> {
+    fn value_of(&self, group: GroupNr, table: BlockNr) -> Result<Value, Error> {
         let geometry = self.geometry();
-        let mut bytes = vec![0; usize_of(geometry.inode_size)];
-        let mut value = 0;
-        for index in 0..geometry.inodes_per_group.min(LOOKED_AT) {
-            let within = Bytes::new(u64::from(index) * u64::from(geometry.inode_size));
-            self.device.read_at(table.offset(geometry.block_size) + within, &mut bytes)?;
-            let Some(slot) = RawInode::new(&bytes).filter(|slot| !slot.is_blank()) else { continue };
+        let size = usize_of(geometry.inode_size);
+        let count = usize_of(geometry.inodes_per_group).min(LOOKED_AT / size);
+        let mut bytes = vec![0; count * size];
+        self.device.read_at(table.offset(geometry.block_size), &mut bytes)?;
+        let mut value = Value::default();
+        for (index, slot) in (0..).zip(bytes.chunks_exact(size)) {
+            let Some(slot) = RawInode::new(slot).filter(|slot| !slot.is_blank()) else { continue };
             let nr = geometry.inode_at(group, index);
             let sealed = self.sb.seed().is_none_or(|seed| slot.wrong_checksum(nr, seed).is_none());
             let known = slot.kind().is_some() || slot.mode() == 0 && slot.links() == 0;
-            value += if sealed && known { 1 } else { -1 };
-            if nr == InodeNr::ROOT && slot.kind() == Some(Kind::Directory) && sealed {
-                value += ROOT;
-            }
+            let count = if sealed && known { &mut value.good } else { &mut value.bad };
+            *count += 1;
+            value.has_root |= nr == InodeNr::ROOT && slot.kind() == Some(Kind::Directory) && sealed;
         }
         Ok(value)
     }
+}
+
+/// What lies where the table of a group should be.
+#[derive(Clone, Copy, Default)]
+struct Value {
+    /// Slots in use that can be inodes of the group.
+    good: i64,
+    /// Slots in use that can't be.
+    bad: i64,
+    has_root: bool,
+}
+
+impl Value {
+    /// Whether this is no table, rather than a damaged one.
+    fn is_poor(self) -> bool {
+        self.good == 0 || self.bad > self.good
+    }
+
+    /// What is compared.
+    fn score(self) -> i64 {
+        self.good - self.bad + if self.has_root { ROOT } else { 0 }
+    }
+}
+
+fn same_table(a: &GroupDesc, b: &GroupDesc) -> bool {
+    a.inode_table == b.inode_table
 }
 
 /// The groups whose metadata lies in other metadata, or out of the group where it must not.
