@@ -20,7 +20,7 @@ impl Scan<'_> {
         let (groups, per) = (geometry.groups(), geometry.descs_per_block());
         self.report.counts.groups = groups;
         let mut block = self.buffer();
-        let (mut sound, mut found) = (true, Vec::new());
+        let (mut sound, mut found, mut unused) = (true, Vec::new(), 0);
         for index in 0..geometry.desc_blocks() {
             let at = geometry.desc_block(index);
             if at >= BlockNr::new(geometry.blocks_count.get()) {
@@ -33,9 +33,7 @@ impl Scan<'_> {
                 match GroupDesc::parse(slot, GroupNr::new(nr), &volume.sb) {
                     Ok(desc) => {
                         self.check_marks(GroupNr::new(nr), &desc);
-                        if desc.itable_unused > 0 && !volume.sb.features().group_checksums() {
-                            self.note_unused_count(GroupNr::new(nr), desc.itable_unused);
-                        }
+                        unused += u32::from(desc.itable_unused > 0);
                         memory::reserve(&mut found, 1)?;
                         found.push(desc);
                     }
@@ -50,6 +48,9 @@ impl Scan<'_> {
                 self.report.leave("the group descriptors after those that are named");
                 break;
             }
+        }
+        if unused > 0 && !volume.sb.features().group_checksums() {
+            self.note_unused_counts(unused);
         }
         self.give_back(block);
         self.groups = Arc::new(found);
@@ -71,11 +72,14 @@ impl Scan<'_> {
         }
     }
 
-    /// A count of unused inodes without checksums, which no reader uses. The scan of the inodes reports those among
+    /// Counts of unused inodes without checksums, which no reader uses. The scan of the inodes reports those among
     /// them that are in use.
-    fn note_unused_count(&mut self, nr: GroupNr, unused: u32) {
-        let reason = format!("it counts {unused} unused inodes, without checksums");
-        let (what, place) = (What::GroupDescriptor, Place::Group(nr));
+    fn note_unused_counts(&mut self, groups: u32) {
+        let reason = match groups {
+            1 => "1 group counts unused inodes, without checksums".to_owned(),
+            groups => format!("{groups} groups count unused inodes, without checksums"),
+        };
+        let (what, place) = (What::GroupDescriptor, Place::Volume);
         self.report.notes.push(Problem { what, place, reason: reason.into() });
     }
 

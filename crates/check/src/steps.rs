@@ -18,8 +18,6 @@ const CLUSTERS_MAX: u64 = 1 << 36;
 
 /// A feature whose structures are no longer documented, and which changes nothing else.
 const UNJUDGED: &str = "imagic_inodes";
-/// Features with a name of which no more is known: nothing can be said of a volume that has one.
-const UNKNOWN: [&str; 4] = ["lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
 
 /// Checks a volume. If several threads find something that depends on which of them was first, one does it
 /// anew.
@@ -165,8 +163,7 @@ impl Scan<'_> {
                 }
             }
         }
-        let mut names = features.names();
-        names.retain(|name| name.starts_with("FEATURE_") || UNKNOWN.contains(&name.as_str()));
+        let names = features.unknown().names();
         if !names.is_empty() {
             let names = names.join(", ");
             self.report.leave(format!("what belongs to {names}"));

@@ -287,6 +287,26 @@ impl Features {
         names
     }
 
+    /// Those of which no more is known than a name, or not even that: what belongs to them can be neither judged
+    /// nor kept right.
+    #[must_use]
+    pub fn unknown(&self) -> Self {
+        let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, bit)| all | bit)
+            - Compat::LAZY_BG
+            - Compat::EXCLUDE_INODE
+            - Compat::EXCLUDE_BITMAP;
+        let incompat = Incompat::all().iter_names().fold(Incompat::empty(), |all, (_, bit)| all | bit);
+        let ro_compat = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, bit)| all | bit)
+            - RoCompat::HAS_SNAPSHOT
+            - RoCompat::REPLICA
+            - RoCompat::BTREE_DIR;
+        Self {
+            compat: self.compat.difference(compat),
+            incompat: self.incompat.difference(incompat),
+            ro_compat: self.ro_compat.difference(ro_compat),
+        }
+    }
+
     /// Whether only some groups have copies of the superblock and the descriptors.
     #[must_use]
     pub fn sparse_backups(&self) -> bool {

@@ -11,7 +11,6 @@
 //! Hazard: fast commits are not applied to the volume that is judged, but to the one that is taken.
 
 use crate::log_place::LogPlace;
-use crate::mends::Mends;
 use crate::overlay::Overlay;
 use crate::report::Error;
 use crate::work::Work;
@@ -31,10 +30,7 @@ impl Work<'_> {
         if !self.suspects.has(What::Journal) {
             return Ok(false);
         }
-        // What is said of the groups now is said again when they are mended.
-        let before = std::mem::replace(&mut self.mends, Mends::new(self.device.store()));
-        self.read_groups()?;
-        self.mends = before;
+        self.preview_groups()?;
         let place = self.log_place()?;
         let tables = self.tables();
         self.groups.clear();
@@ -125,10 +121,14 @@ impl Overlaid {
 /// What a log holds, for a message.
 pub(crate) fn held_by(recovery: &Recovery) -> String {
     match (recovery.blocks().len(), recovery.fast_commits().len()) {
-        (blocks, 0) => format!("{blocks} blocks"),
-        (0, commits) => format!("{commits} fast commits"),
-        (blocks, commits) => format!("{blocks} blocks and {commits} fast commits"),
+        (blocks, 0) => counted(blocks, "block"),
+        (0, commits) => counted(commits, "fast commit"),
+        (blocks, commits) => format!("{} and {}", counted(blocks, "block"), counted(commits, "fast commit")),
     }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whether a volume as it lies is better than the replayed one: it has fewer problems, or more inodes in use

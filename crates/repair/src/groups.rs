@@ -1,5 +1,6 @@
 //! Group descriptors: read from a backup where they are broken, and laid out anew where that fails.
 
+use crate::mends::Mends;
 use crate::report::Error;
 use crate::work::Work;
 use hectare_check::What;
@@ -21,27 +22,42 @@ impl Work<'_> {
         let geometry = self.geometry().clone();
         let per = geometry.descs_per_block();
         let size = usize_of(geometry.desc_size);
+        let mut unused = 0u32;
         for index in 0..geometry.desc_blocks() {
             let block = self.block(geometry.desc_block(index))?;
             let numbers = index * per..geometry.groups().min((index + 1) * per);
             for (nr, slot) in numbers.zip(block.chunks_exact(size)) {
                 let group = GroupNr::new(nr);
-                let desc = match GroupDesc::parse(slot, group, &self.sb) {
+                let mut desc = match GroupDesc::parse(slot, group, &self.sb) {
                     Ok(desc) => self.mend_marks(group, desc),
                     Err(corrupt) => self.mend_group(group, slot, &corrupt.reason)?,
                 };
+                if desc.itable_unused > 0 && !geometry.features.group_checksums() {
+                    desc.itable_unused = 0;
+                    unused += 1;
+                }
                 self.groups.push(desc);
             }
         }
+        self.report_unused_counts(unused);
         self.prefer_backups()?;
         self.fit_kept_blocks();
         self.part_overlaps();
         Ok(())
     }
 
+    /// Reads all descriptors as they will be, for a log that is found through them. What is mended in them, and
+    /// in the superblock for their sake, is mended and reported after the log is replayed.
+    pub(crate) fn preview_groups(&mut self) -> Result<(), Error> {
+        let mends = std::mem::replace(&mut self.mends, Mends::new(self.device.store()));
+        let (sb, refresh) = (self.sb.clone(), self.refresh_backups);
+        let read = self.read_groups();
+        (self.mends, self.sb, self.refresh_backups) = (mends, sb, refresh);
+        read
+    }
+
     /// Marks of what is not initialised that can't be; the bitmaps are written later, if they differ.
     fn mend_marks(&mut self, group: GroupNr, mut desc: GroupDesc) -> GroupDesc {
-        self.mend_unused_count(group, &mut desc);
         let is_last = group.get() + 1 == self.geometry().groups();
         let wrong = match self.sb.features().group_checksums() {
             true if is_last => GroupFlags::BLOCK_UNINIT,
@@ -58,14 +74,35 @@ impl Work<'_> {
 
     /// Clears the marks of a group by which inodes in use were not read.
     pub(crate) fn read_all_inodes(&mut self, group: GroupNr) -> Result<(), Error> {
+        if self.clear_unused(group)? {
+            let text = "its count of unused inodes covers inodes in use: its whole table is read";
+            self.mended(What::GroupDescriptor, Place::Group(group), text);
+        }
+        Ok(())
+    }
+
+    /// Clears those marks of all groups.
+    pub(crate) fn read_all_tables(&mut self) -> Result<(), Error> {
+        for group in 0..self.geometry().groups() {
+            self.clear_unused(GroupNr::new(group))?;
+        }
+        let text = "counts of unused inodes cover inodes in use, which lead to more: all tables are read";
+        self.mended(What::GroupDescriptor, Place::Volume, text);
+        Ok(())
+    }
+
+    /// Lets the whole table of a group count; whether it did not.
+    fn clear_unused(&mut self, group: GroupNr) -> Result<bool, Error> {
         let (at, within) = self.descriptor_place(group);
         let block = self.block(at)?;
         let slot = &block[within..within + usize_of(self.geometry().desc_size)];
-        let Ok(desc) = GroupDesc::parse(slot, group, &self.sb) else { return Ok(()) };
-        let text = "its count of unused inodes covers inodes in use: its whole table is read";
-        self.mended(What::GroupDescriptor, Place::Group(group), text);
+        let Ok(desc) = GroupDesc::parse(slot, group, &self.sb) else { return Ok(false) };
+        if desc.itable_unused == 0 && !desc.flags.contains(GroupFlags::INODE_UNINIT) {
+            return Ok(false);
+        }
         let flags = desc.flags - GroupFlags::INODE_UNINIT;
-        self.write_descriptor(group, &GroupDesc { flags, itable_unused: 0, ..desc })
+        self.write_descriptor(group, &GroupDesc { flags, itable_unused: 0, ..desc })?;
+        Ok(true)
     }
 
     /// The block that has the descriptor of a group, and where in it.
@@ -112,12 +149,10 @@ impl Work<'_> {
     }
 
     /// Without checksums of groups no inodes are counted as unused.
-    fn mend_unused_count(&mut self, group: GroupNr, desc: &mut GroupDesc) {
-        if desc.itable_unused > 0 && !self.sb.features().group_checksums() {
-            let text =
-                format!("it counted {} unused inodes, without checksums: now none", desc.itable_unused);
-            self.mended(What::GroupDescriptor, Place::Group(group), text);
-            desc.itable_unused = 0;
+    fn report_unused_counts(&mut self, groups: u32) {
+        if groups > 0 {
+            let text = format!("groups that counted unused inodes, without checksums: {groups}, now none");
+            self.mended(What::GroupDescriptor, Place::Volume, text);
         }
     }
 

@@ -10,7 +10,6 @@
 
 use crate::forgotten::held_by;
 use crate::log_place::LogPlace;
-use crate::mends::Mends;
 use crate::report::Error;
 use crate::reserved::Task;
 use crate::slot::Slot;
@@ -56,10 +55,7 @@ impl Work<'_> {
             }
             return if elsewhere { self.mend_external_journal() } else { Ok(()) };
         }
-        // What is said of the groups now is said again when they are mended.
-        let before = std::mem::replace(&mut self.mends, Mends::new(self.device.store()));
-        self.read_groups()?;
-        self.mends = before;
+        self.preview_groups()?;
         self.mend_journal_inode()?;
         let place = self.log_place();
         let read = place.map(|place| place.and_then(|place| Ok((self.read_log(&place)?, place))));

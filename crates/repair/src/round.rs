@@ -4,7 +4,6 @@ use crate::mends::Mends;
 use crate::order::Order;
 use crate::overlay::Overlay;
 use crate::report::{Error, Mend, Options, Repaired};
-use crate::superblock::unknown_features;
 use crate::work::{Suspects, Work};
 use hectare_check::{Digest, Options as CheckOptions, Problem, Report};
 use hectare_ext4::casefold::Folding;
@@ -15,6 +14,8 @@ use std::sync::Arc;
 
 /// Problems that a check keeps: one to be named. A round works on what the report says of all in short.
 const PROBLEMS_MAX: usize = 1;
+/// How often single groups are read in full, each time after a check; then all are.
+const PASSES_MAX: u32 = 2;
 
 /// Mends until the check finds nothing. What comes of a store that failed is an error, whatever it led to.
 pub(crate) fn repair(
@@ -42,11 +43,18 @@ fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options
         // A superblock that can't be used is what a repair is for.
         Err(_) => Report::default(),
     };
-    // What those inodes hold is known before anything is taken for free. They may lead to more of them.
-    let mut read = BTreeSet::new();
-    while !report.digest.unread.is_subset(&read) {
-        done.mends.append(read_all_inodes(device, journal, options, &report.digest.unread)?)?;
-        read.append(&mut report.digest.unread);
+    // What those inodes hold is known before anything is taken for free.
+    if !report.digest.unread.is_empty() {
+        done.mends.append(replay(device, journal, options, report.digest, &mut done.order)?)?;
+        report = check(device, journal)?;
+    }
+    // They may lead to more of them, and those to more.
+    for pass in 0..=PASSES_MAX {
+        if report.digest.unread.is_empty() {
+            break;
+        }
+        let groups = Some(&report.digest.unread).filter(|_| pass < PASSES_MAX);
+        done.mends.append(read_all_inodes(device, journal, options, groups)?)?;
         report = check(device, journal)?;
     }
     let before = report.problems.first().cloned();
@@ -88,27 +96,59 @@ fn refuse_unknown(sb: &SuperBlock) -> Result<(), Error> {
     if let Err(error) = Folding::of(sb) {
         return Err(Error::Refused(format!("its names can't be read: {error}")));
     }
-    let unknown = unknown_features(sb);
-    if unknown == 0 {
+    let unknown = sb.features().unknown().names().join(", ");
+    if unknown.is_empty() {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "it has unknown features ({unknown:#x}): it can't be repaired by a version that does not know them"
+        "it has unknown features ({unknown}): it can't be repaired by a version that does not know them"
     )))
 }
 
-/// Clears the marks of groups by which inodes in use were not read.
+/// What a round works on.
+fn begun<'a>(
+    device: &'a Arc<Overlay>,
+    journal: Option<&Arc<Overlay>>,
+    options: &Options,
+    digest: Digest,
+) -> Result<Work<'a>, Error> {
+    let found = crate::superblock::find(device)?;
+    refuse_unknown(&found.sb)?;
+    Work::new(device, journal.cloned(), *options, Suspects::of(digest), found)
+}
+
+/// Ends a round with what the log holds: it may hold what the check missed, and nothing may be changed below it.
+fn replay(
+    device: &Arc<Overlay>,
+    journal: Option<&Arc<Overlay>>,
+    options: &Options,
+    digest: Digest,
+    order: &mut Order,
+) -> Result<Mends, Error> {
+    let mut work = begun(device, journal, options, digest)?;
+    work.order = std::mem::take(order);
+    work.mend_superblock()?;
+    work.replay_journal()?;
+    work.write_superblock()?;
+    *order = work.order;
+    Ok(work.mends)
+}
+
+/// Clears the marks of groups, or of all, by which inodes in use were not read.
 fn read_all_inodes(
     device: &Arc<Overlay>,
     journal: Option<&Arc<Overlay>>,
     options: &Options,
-    groups: &BTreeSet<u32>,
+    groups: Option<&BTreeSet<u32>>,
 ) -> Result<Mends, Error> {
-    let found = crate::superblock::find(device)?;
-    refuse_unknown(&found.sb)?;
-    let mut work = Work::new(device, journal.cloned(), *options, Suspects::of(Digest::default()), found)?;
-    for group in groups {
-        work.read_all_inodes(GroupNr::new(*group))?;
+    let mut work = begun(device, journal, options, Digest::default())?;
+    match groups {
+        Some(groups) => {
+            for group in groups {
+                work.read_all_inodes(GroupNr::new(*group))?;
+            }
+        }
+        None => work.read_all_tables()?,
     }
     Ok(work.mends)
 }
@@ -121,10 +161,7 @@ fn round(
     digest: Digest,
     order: &mut Order,
 ) -> Result<Mends, Error> {
-    let suspects = Suspects::of(digest);
-    let found = crate::superblock::find(device)?;
-    refuse_unknown(&found.sb)?;
-    let mut work = Work::new(device, journal.cloned(), *options, suspects, found)?;
+    let mut work = begun(device, journal, options, digest)?;
     work.order = std::mem::take(order);
     work.mend_superblock()?;
     work.replay_journal()?;

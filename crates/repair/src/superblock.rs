@@ -38,87 +38,84 @@ pub(crate) struct Found {
     pub(crate) from_backup: bool,
 }
 
+impl Found {
+    fn new(sb: SuperBlock) -> Self {
+        Self { sb, mends: Vec::new(), from_backup: false }
+    }
+
+    /// Notes what was done for it.
+    fn mended(&mut self, text: impl Into<String>, loses: bool) {
+        let (what, place, text) = (What::Superblock, Place::Volume, text.into());
+        self.mends.push(Mend { what, place, text, loses });
+    }
+
+    /// Puts another in its place.
+    fn replace(&mut self, device: &Overlay, sb: &SuperBlock) -> Result<(), Error> {
+        self.sb = SuperBlock::from_raw(*sb.raw()).map_err(Error::NoSuperblock)?;
+        Ok(device.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?)
+    }
+}
+
 /// Finds the superblock, and says what had to be done for it.
 pub(crate) fn find(device: &Overlay) -> Result<Found, Error> {
-    let (mut mends, mut from_backup) = (Vec::new(), false);
     let bytes = read(device, SUPERBLOCK_OFFSET)?;
-    let error = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
-        Ok(sb) => {
-            let Some(why) = doubt(device, &sb) else {
-                let found = with_right_revision(device, Found { sb, mends, from_backup })?;
-                let found = with_right_descriptors(device, found)?;
-                return fitted(device, with_fitting_layout(device, found)?);
-            };
-            let Some(backup) = backup(device, None)?.filter(|backup| doubt(device, backup).is_none()) else {
-                return fitted(device, Found { sb, mends, from_backup });
-            };
-            let text = format!("{why}: restored from a backup");
-            mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
-            let sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
-            device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
-            return fitted(device, Found { sb, mends, from_backup: true });
-        }
-        Err(error) => error,
+    let found = match SuperBlock::parse(&bytes, Bytes::new(u64::MAX)) {
+        Ok(sb) => believed(device, Found::new(sb))?,
+        Err(error) => rescued(device, &bytes, error)?,
     };
-    let mut tell = |text: String| {
-        mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
+    fitted(device, found)
+}
+
+/// A primary superblock that can be read, or a backup if that is not believed.
+fn believed(device: &Overlay, mut found: Found) -> Result<Found, Error> {
+    let Some(why) = doubt(device, &found.sb) else {
+        let found = with_right_descriptors(device, with_right_revision(device, found)?)?;
+        return with_fitting_layout(device, found);
     };
-    if let Some(sb) = with_one_checksum(&bytes) {
-        tell(format!("{}: uninit_bg is cleared, metadata_csum stays", reason(&error)));
-        device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
-        return fitted(device, Found { sb, mends, from_backup });
+    if let Some(backup) = backup(device, None)?.filter(|backup| doubt(device, backup).is_none()) {
+        // Features that nobody knows are given up with it.
+        found.mended(format!("{why}: restored from a backup"), is_possible(device, &found.sb));
+        found.replace(device, &backup)?;
+        found.from_backup = true;
     }
-    let torn = SuperBlock::parse_torn(&bytes, Bytes::new(u64::MAX)).ok();
-    let backup = backup(device, torn.as_ref())?;
-    let sb = match (torn, backup) {
-        (Some(torn), Some(backup)) if same_geometry(&torn, &backup) => {
-            tell("its checksum was wrong: made right".to_owned());
-            torn
+    Ok(found)
+}
+
+/// What takes the place of a primary superblock that can't be read.
+fn rescued(device: &Overlay, bytes: &[u8; SIZE], error: FormatError) -> Result<Found, Error> {
+    let wrong_checksum = || "its checksum was wrong: made right".to_owned();
+    let (sb, text, from_backup) = if let Some(sb) = with_one_checksum(bytes) {
+        (sb, format!("{}: uninit_bg is cleared, metadata_csum stays", reason(&error)), false)
+    } else {
+        let torn = SuperBlock::parse_torn(bytes, Bytes::new(u64::MAX)).ok();
+        match (backup(device, torn.as_ref())?, torn) {
+            (Some(backup), Some(torn)) if same_geometry(&torn, &backup) => (torn, wrong_checksum(), false),
+            (Some(backup), _) => (backup, format!("{}: restored from a backup", reason(&error)), true),
+            (None, Some(torn)) => (torn, wrong_checksum(), false),
+            (None, None) => match patched(bytes) {
+                Some(sb) => (sb, format!("{}: made right", reason(&error)), false),
+                None => return Err(Error::NoSuperblock(error)),
+            },
         }
-        (_, Some(backup)) => {
-            tell(format!("{}: restored from a backup", reason(&error)));
-            from_backup = true;
-            backup
-        }
-        (Some(torn), None) => {
-            tell("its checksum was wrong: made right".to_owned());
-            torn
-        }
-        (None, None) => match patched(&bytes) {
-            Some(sb) => {
-                tell(format!("{}: made right", reason(&error)));
-                sb
-            }
-            None => return Err(Error::NoSuperblock(error)),
-        },
     };
-    let sb = SuperBlock::from_raw(*sb.raw()).map_err(Error::NoSuperblock)?;
-    device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
-    fitted(device, Found { sb, mends, from_backup })
+    let mut found = Found::new(sb.clone());
+    found.mended(text, false);
+    found.replace(device, &sb)?;
+    found.from_backup = from_backup;
+    Ok(found)
 }
 
 /// Why a superblock that can be read is not believed if there is a backup: the volume is too long, or it
-/// contradicts itself and has unknown features, which then are damage, too.
+/// contradicts itself and has unknown features, which then are damage, too. Where its checksum is right, those
+/// were set on purpose.
 fn doubt(device: &Overlay, sb: &SuperBlock) -> Option<String> {
     if !is_possible(device, sb) {
         return Some(format!("its size of {} is impossible on this device", sb.geometry().bytes()));
     }
-    let fault = sb.faults().into_iter().next().filter(|_| unknown_features(sb) != 0)?;
-    Some(format!("{fault}, and it has unknown features ({:#x})", unknown_features(sb)))
-}
-
-/// Features that a writer must know, and this one does not.
-pub(crate) fn unknown_features(sb: &SuperBlock) -> u32 {
-    // All bits are flags of the type; those with names are known.
-    let named = RoCompat::all().iter_names().fold(RoCompat::empty(), |all, (_, flag)| all | flag);
-    let known = named - RoCompat::HAS_SNAPSHOT - RoCompat::REPLICA - RoCompat::BTREE_DIR;
-    let unknown = sb.features().ro_compat.bits() & !known.bits();
-    // Those that the kernel need not know count here, as for e2fsck: it can't mend what belongs to them.
-    let compat = Compat::all().iter_names().fold(Compat::empty(), |all, (_, flag)| all | flag)
-        - Compat::LAZY_BG
-        - Compat::EXCLUDE_INODE
-        - Compat::EXCLUDE_BITMAP;
-    unknown | sb.features().compat.bits() & !compat.bits()
+    let unknown = sb.features().unknown().names();
+    let fault = sb.faults().into_iter().next().filter(|_| !unknown.is_empty());
+    let fault = fault.filter(|_| !sb.features().metadata_csum())?;
+    Some(format!("{fault}, and it has unknown features ({})", unknown.join(", ")))
 }
 
 /// Whether enough of a volume of this length can be on the device.
@@ -138,7 +135,7 @@ fn fitted(device: &Overlay, mut found: Found) -> Result<Found, Error> {
     }
     let text =
         format!("the device has {have} bytes of the volume's {want}: the missing end is made of zeros");
-    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: true });
+    found.mended(text, true);
     device.resize(want)?;
     Ok(found)
 }
@@ -286,9 +283,8 @@ fn with_right_revision(device: &Overlay, mut found: Found) -> Result<Found, Erro
     raw.s_rev_level = 1.into();
     let Ok(sb) = SuperBlock::from_raw(raw) else { return Ok(found) };
     let text = "it has features, but is of revision 0: now 1".to_owned();
-    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
-    found.sb = sb;
-    device.write_at(SUPERBLOCK_OFFSET, &found.sb.render(GroupNr::new(0)))?;
+    found.mended(text, false);
+    found.replace(device, &sb)?;
     Ok(found)
 }
 
@@ -306,17 +302,19 @@ fn with_right_descriptors(device: &Overlay, mut found: Found) -> Result<Found, E
         return Ok(found);
     }
     let text = format!("its descriptors have {DESC_SIZE} bytes, not {size}: made right");
-    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
-    found.sb = usual;
-    device.write_at(SUPERBLOCK_OFFSET, &found.sb.render(GroupNr::new(0)))?;
+    found.mended(text, false);
+    found.replace(device, &usual)?;
     Ok(found)
 }
 
 /// A superblock by which the group descriptors do not contradict each other, if that is the backup and not
 /// the primary one: features that say where metadata lie, or how long a descriptor is, may be wrong in it.
 fn with_fitting_layout(device: &Overlay, mut found: Found) -> Result<Found, Error> {
+    if found.sb.geometry().groups() > GROUPS_MAX {
+        return Ok(found);
+    }
     let contested = contradictions(device, &found.sb)?;
-    if contested == 0 || found.sb.geometry().groups() > GROUPS_MAX {
+    if contested == 0 {
         return Ok(found);
     }
     let backup = backup(device, Some(&found.sb))?;
@@ -329,12 +327,10 @@ fn with_fitting_layout(device: &Overlay, mut found: Found) -> Result<Found, Erro
     if !differs || backup.uuid() != found.sb.uuid() || contradictions(device, &backup)? >= contested {
         return Ok(found);
     }
-    let text = "the group descriptors agree with a backup of it, and not with it: restored from the backup"
-        .to_owned();
-    found.mends.push(Mend { what: What::Superblock, place: Place::Volume, text, loses: false });
-    found.sb = SuperBlock::from_raw(*backup.raw()).map_err(Error::NoSuperblock)?;
+    let text = "the group descriptors agree with a backup of it, and not with it: restored from the backup";
+    found.mended(text, false);
+    found.replace(device, &backup)?;
     found.from_backup = true;
-    device.write_at(SUPERBLOCK_OFFSET, &found.sb.render(GroupNr::new(0)))?;
     Ok(found)
 }
 
@@ -352,45 +348,37 @@ fn contradictions(device: &Overlay, sb: &SuperBlock) -> Result<usize, Error> {
     let tolerances = Tolerances { ignore_checksums: true, allow_truncated: true };
     let bytes = sb.render(GroupNr::new(0));
     let Ok(sb) = SuperBlock::parse_tolerant(&bytes, Bytes::new(u64::MAX), tolerances) else { return Ok(0) };
-    let geometry = sb.geometry();
-    let (per, size) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
-    let mut block = vec![0; geometry.block_size.len()];
-    let mut groups = Vec::new();
-    for nr in 0..geometry.groups().min(GROUPS_MAX) {
-        if nr.is_multiple_of(per) {
-            let at = geometry.desc_block(nr / per).offset(geometry.block_size);
-            if at.get() + u64_of(block.len()) > device.len().get() {
-                return Ok(usize_of(geometry.groups()));
-            }
-            device.read_at(at, &mut block)?;
-        }
-        let slot = &block[usize_of(nr % per) * size..][..size];
-        groups.extend(GroupDesc::parse(slot, GroupNr::new(nr), &sb).ok());
-    }
-    let broken = usize_of(geometry.groups().min(GROUPS_MAX)) - groups.len();
+    let Some(descs) = descriptors(device, &sb)? else { return Ok(usize_of(sb.geometry().groups())) };
+    let broken = descs.iter().filter(|desc| desc.is_none()).count();
     // Without each in its place they can't be compared.
-    Ok(if broken > 0 { broken } else { contested(geometry, &groups).len() })
+    let descs: Vec<GroupDesc> = descs.into_iter().flatten().collect();
+    Ok(if broken > 0 { broken } else { contested(sb.geometry(), &descs).len() })
 }
 
 /// Whether all descriptors are, or the first of very many.
 fn are_sound(device: &Overlay, sb: &SuperBlock) -> Result<bool, Error> {
+    Ok(descriptors(device, sb)?.is_some_and(|descs| descs.iter().all(Option::is_some)))
+}
+
+/// The descriptors by a superblock, or the first of very many, each `None` that can't be; `None` if they do not
+/// all lie on the device.
+fn descriptors(device: &Overlay, sb: &SuperBlock) -> Result<Option<Vec<Option<GroupDesc>>>, Error> {
     let geometry = sb.geometry();
     let (per, size) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
     let mut block = vec![0; geometry.block_size.len()];
+    let mut descs = Vec::new();
     for nr in 0..geometry.groups().min(GROUPS_MAX) {
         if nr.is_multiple_of(per) {
             let at = geometry.desc_block(nr / per).offset(geometry.block_size);
             if at.get() + u64_of(block.len()) > device.len().get() {
-                return Ok(false);
+                return Ok(None);
             }
             device.read_at(at, &mut block)?;
         }
         let slot = &block[usize_of(nr % per) * size..][..size];
-        if GroupDesc::parse(slot, GroupNr::new(nr), sb).is_err() {
-            return Ok(false);
-        }
+        descs.push(GroupDesc::parse(slot, GroupNr::new(nr), sb).ok());
     }
-    Ok(true)
+    Ok(Some(descs))
 }
 
 impl Work<'_> {

@@ -7,6 +7,7 @@ mod cancel;
 mod corpus;
 mod crash;
 mod damage;
+mod descriptors;
 mod duplicates;
 mod encrypted;
 mod external;

@@ -100,6 +100,7 @@ fn mends(name: &str, args: &[&str], size: &str, change: impl FnOnce(&mut Image, 
     let before = case.survey();
     let mut image = Image::of(&case);
     change(&mut image, &case);
+    assert_ne!(image.bytes, case.bytes(), "{name}: nothing is damaged");
     image.put(&case);
     let said = e2fsck("-fn", &case.image);
     let sound = is_sound(&case);
@@ -257,6 +258,11 @@ fn regression_what_is_unknown_is_not_sound() {
     for (word, bits) in cases {
         refuses(PLAIN, |image| image.toggle(word, bits));
     }
+    // The right checksum says that it was set on purpose, whatever else is wrong: no backup without it counts.
+    refuses(PLAIN, |image| {
+        image.toggle(COMPAT, 0x8000);
+        image.set(0x8, &60_000u32.to_le_bytes());
+    });
     let folds = &["-t", "ext4", "-b", "1024", "-O", "casefold,^has_journal", "-E", "encoding=utf8"];
     refuses(folds, |image| image.set(0x27c, &[99, 0]));
 }
