@@ -103,23 +103,27 @@ impl Work<'_> {
         for nr in std::mem::take(&mut self.translators) {
             let Some(slot) = self.slot(nr)? else { continue };
             let block = slot.view().translator(&self.sb);
-            if !self.holds(block) {
-                taken.push((slot, None));
-                continue;
-            }
             let cluster = self.geometry().cluster_of(BlockNr::new(block)).get();
-            if self.used.claim(cluster..cluster + 1).is_some() {
-                taken.push((slot, Some(BlockNr::new(block))));
+            if !self.holds(block) {
+                taken.push((nr, None));
+            } else if self.used.claim(cluster..cluster + 1).is_some() {
+                taken.push((nr, Some(BlockNr::new(block))));
             }
         }
-        for (mut slot, old) in taken {
-            let place = Place::Inode(slot.nr);
+        for (nr, old) in taken {
+            let Some(mut slot) = self.slot(nr)? else { continue };
             let new = old.and_then(|_| self.take_for_copy()).map(|new| self.geometry().cluster_start(new));
-            if let (Some(old), Some(new)) = (old, new) {
-                self.copy_blocks(old, new, 1)?;
-                self.mended(What::SharedBlock, place, "its translator lies in something else: copied for it");
-            } else {
-                self.lost(What::SharedBlock, place, "its translator can't lie there: cleared");
+            let (what, place) = (What::SharedBlock, Place::Inode(nr));
+            match (old, new) {
+                (Some(old), Some(new)) => {
+                    self.copy_blocks(old, new, 1)?;
+                    self.mended(what, place, "its translator lies in something else: copied for it");
+                }
+                (Some(_), None) => {
+                    let text = "its translator lies in something else, and there is no copy of it: cleared";
+                    self.lost(what, place, text);
+                }
+                (None, _) => self.lost(what, place, "its translator can't lie there: cleared"),
             }
             slot.raw().i_version_lo = low32(new.map_or(0, BlockNr::get)).into();
             self.put_slot(&mut slot)?;
