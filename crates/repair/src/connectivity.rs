@@ -3,6 +3,7 @@
 
 use crate::directory_content::Stored;
 use crate::known::Info;
+use crate::names::Numbers;
 use crate::report::Error;
 use crate::work::Work;
 use hectare_check::{Bits, What};
@@ -30,9 +31,19 @@ impl Work<'_> {
             return Ok(());
         }
         let home = self.lost_found(&mut lost)?.unwrap_or(InodeNr::ROOT);
-        let folder = if home == InodeNr::ROOT { "/" } else { "lost+found/" };
-        let Some(mut slot) = self.slot(home)? else { return Ok(()) };
+        let left = self.put_into(home, lost)?;
+        if home != InodeNr::ROOT && !left.is_empty() {
+            self.put_into(InodeNr::ROOT, left)?;
+        }
+        Ok(())
+    }
+
+    /// Gives what has no name one in a directory; what there was no space for.
+    fn put_into(&mut self, home: InodeNr, lost: Vec<u32>) -> Result<Vec<u32>, Error> {
+        let directory = if home == InodeNr::ROOT { "/" } else { "lost+found/" };
+        let Some(mut slot) = self.slot(home)? else { return Ok(lost) };
         let mut entries = self.read_directory(&slot)?.entries;
+        let before = entries.len();
         let mut names: BTreeSet<Vec<u8>> = entries.iter().map(|entry| entry.name.clone()).collect();
         for nr in lost {
             let mut name = format!("#{nr}").into_bytes();
@@ -40,23 +51,30 @@ impl Work<'_> {
                 name.push(b'~');
             }
             let Some(kind) = self.inodes.kind(nr)? else { continue };
-            self.inodes.change(nr, |info| {
+            entries.push(Stored { name, inode: nr, file_type: self.type_code(Some(kind)), hash: None });
+        }
+        let parent = self.inodes.get(home.get())?.map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
+        let kept = self.write_directory(&mut slot, &entries, parent)?.max(before);
+        for Stored { name, inode, .. } in &entries[before..kept] {
+            let shown = String::from_utf8_lossy(name);
+            self.lost(
+                What::Tree,
+                Place::Inode(InodeNr::new(*inode)),
+                format!("it has no name: {directory}{shown}"),
+            );
+            self.inodes.change(*inode, |info| {
                 info.refs = 1;
                 if info.is_directory() {
                     info.parent = home.get();
                 }
             })?;
-            let shown = String::from_utf8_lossy(&name).into_owned();
-            self.lost(What::Tree, Place::Inode(InodeNr::new(nr)), format!("it has no name: {folder}{shown}"));
-            entries.push(Stored { name, inode: nr, file_type: self.type_code(Some(kind)), hash: None });
-            if kind == Kind::Directory
-                && let Some(child) = self.slot(InodeNr::new(nr))?
+            if self.inodes.kind(*inode)? == Some(Kind::Directory)
+                && let Some(child) = self.slot(InodeNr::new(*inode))?
             {
                 self.set_dot_dot(&child, home.get())?;
             }
         }
-        let parent = self.inodes.get(home.get())?.map_or(InodeNr::ROOT, |info| InodeNr::new(info.parent));
-        self.write_directory(&mut slot, &entries, parent)
+        Ok(entries[kept..].iter().map(|entry| entry.inode).collect())
     }
 
     /// The directory `lost+found`, made if it is not there and there is space; to what is lost comes one that
@@ -84,12 +102,14 @@ impl Work<'_> {
             entries.retain(|entry| entry.name != LOST_FOUND);
             self.inodes.change(nr.get(), |info| (info.refs, info.parent) = (0, 0))?;
             lost.push(nr.get());
-        } else if let Some(entry) = entries.iter().find(|entry| entry.name == LOST_FOUND) {
-            let number = entry.inode;
-            self.lost(What::Tree, Place::Inode(InodeNr::ROOT), "lost+found is no directory: now lost+found~");
-            for entry in entries.iter_mut().filter(|entry| entry.inode == number && entry.name == LOST_FOUND)
-            {
-                entry.name.push(b'~');
+        } else if entries.iter().any(|entry| entry.name == LOST_FOUND) {
+            let taken =
+                entries.iter().map(|entry| (self.comparable(&root, &entry.name), entry.inode)).collect();
+            let name = self.another_name(&root, LOST_FOUND, &taken, &mut Numbers::new());
+            let text = format!("lost+found is no directory: now {}", name.escape_ascii());
+            self.lost(What::Tree, Place::Inode(InodeNr::ROOT), text);
+            for entry in entries.iter_mut().filter(|entry| entry.name == LOST_FOUND) {
+                entry.name.clone_from(&name);
             }
         }
         self.mended(What::Tree, Place::Inode(slot.nr), "lost+found is made");

@@ -12,24 +12,21 @@ use crate::report::Error;
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;
-use hectare_ext4::casefold::{self, Folding};
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{self, Entry, FileType, Fill, Format, Name};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
-use hectare_units::{BlockNr, InodeNr, LogicalBlock, index_of, u64_of};
+use hectare_units::{BlockNr, InodeNr, LogicalBlock, index_of};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The shortest ciphertext of a name.
-const CIPHERTEXT_MIN: usize = 16;
 
 /// What happened to the entries of a directory.
 #[derive(Default)]
-struct Changes {
-    lost: Vec<String>,
-    mended: Vec<String>,
+pub(crate) struct Changes {
+    pub(crate) lost: Vec<String>,
+    pub(crate) mended: Vec<String>,
 }
 
 impl Work<'_> {
@@ -85,7 +82,7 @@ impl Work<'_> {
         slot.raw().i_links_count = 2.into();
         let (parent_nr, new) = (parent.get(), Info::new(Kind::Directory));
         self.inodes.insert(slot.nr.get(), Info { parent: parent_nr, dot_dot: parent_nr, ..new })?;
-        self.write_directory(slot, &[], parent)
+        self.write_directory(slot, &[], parent).map(drop)
     }
 
     /// Learns which directory names each directory.
@@ -98,15 +95,15 @@ impl Work<'_> {
             let Some(slot) = self.slot(nr)? else { continue };
             let content = self.read_directory(&slot)?;
             for entry in &content.entries {
-                if entry.inode == InodeNr::ROOT.get() || entry.inode == nr.get() {
+                let child = self.inodes.get(entry.inode)?.filter(Info::is_directory);
+                let Some(child) = child.filter(|_| entry.inode != InodeNr::ROOT.get()) else { continue };
+                if self.why_no_name(&slot, entry)?.is_some() {
                     continue;
                 }
-                match self.inodes.get(entry.inode)?.filter(|info| info.is_directory() && !info.hidden) {
-                    Some(child) if child.parent == 0 => {
-                        self.inodes.change(entry.inode, |info| info.parent = nr.get())?;
-                    }
-                    Some(_) => others.entry(entry.inode).or_default().push(nr.get()),
-                    None => {}
+                if child.parent == 0 {
+                    self.inodes.change(entry.inode, |info| info.parent = nr.get())?;
+                } else {
+                    others.entry(entry.inode).or_default().push(nr.get());
                 }
             }
             self.inodes.change(nr.get(), |info| info.dot_dot = content.dot_dot)?;
@@ -117,26 +114,31 @@ impl Work<'_> {
         self.inodes.change(InodeNr::ROOT.get(), |root| root.parent = InodeNr::ROOT.get())
     }
 
-    /// The directory that has the first name of each that is in several: in the order of blocks, and those that
-    /// begin an indexed directory first, as e2fsck goes through them.
+    /// The directory that has the first name of each that is in several: in the order of blocks, and those
+    /// that begin an indexed directory first, as e2fsck takes them. A name of a directory's own parent counts
+    /// only where there is no other: else one wrong number of an inode would cut both off.
     fn first_names(&self, mut others: BTreeMap<u32, Vec<u32>>) -> Result<BTreeMap<u32, u32>, Error> {
         for (child, parents) in &mut others {
             parents.extend(self.inodes.get(*child)?.map(|info| info.parent));
         }
         let readable: BTreeSet<u32> = others.values().flatten().copied().collect();
         let indexes = self.sb.features().compat.contains(Compat::DIR_INDEX);
-        let mut first: BTreeMap<u32, (bool, u64, u32)> = BTreeMap::new();
+        let mut first: BTreeMap<u32, (bool, bool, u64, u32)> = BTreeMap::new();
         for parent in readable {
             let Some(slot) = self.slot(InodeNr::new(parent))? else { continue };
+            let above = self.inodes.get(parent)?.map(|info| info.dot_dot);
             for (logical, physical, entries) in self.entries_by_block(&slot)? {
-                let place = (indexes && logical > 0, physical, parent);
                 for entry in entries.iter().filter(|entry| others.contains_key(&entry.inode)) {
+                    if self.why_no_name(&slot, entry)?.is_some() {
+                        continue;
+                    }
+                    let place = (above == Some(entry.inode), indexes && logical > 0, physical, parent);
                     let known = first.entry(entry.inode).or_insert(place);
                     *known = place.min(*known);
                 }
             }
         }
-        Ok(first.into_iter().map(|(child, (_, _, parent))| (child, parent)).collect())
+        Ok(first.into_iter().map(|(child, (.., parent))| (child, parent)).collect())
     }
 
     fn mend_directory(&mut self, mut slot: Slot) -> Result<(), Error> {
@@ -165,7 +167,7 @@ impl Work<'_> {
             self.mended(What::Directory, place, text);
         }
         let parent = InodeNr::from_disk(parent).unwrap_or(InodeNr::ROOT);
-        self.write_directory(&mut slot, &kept, parent)
+        self.write_directory(&mut slot, &kept, parent).map(drop)
     }
 
     /// The entries that stay; counts them as names of what they lead to.
@@ -190,24 +192,17 @@ impl Work<'_> {
         content: &Content,
         changes: &mut Changes,
     ) -> Result<Vec<Stored>, Error> {
-        let encrypted = slot.has(InodeFlags::ENCRYPT);
         let mut children = BTreeSet::new();
         let mut kept = Vec::with_capacity(content.entries.len());
         for stored in &content.entries {
             let mut entry = stored.clone();
             let shown = stored.name.escape_ascii().to_string();
-            let no_hash = is_hashed(slot) && entry.hash.is_none();
-            let reason = if no_hash {
-                Some("has no hash".to_owned())
-            } else {
-                self.why_not(slot.nr, &entry, encrypted)?
-            };
-            if let Some(reason) = reason {
+            if let Some(reason) = self.why_no_entry(slot, &entry)? {
                 changes.lost.push(format!("\"{shown}\" {reason}: removed"));
                 continue;
             }
-            if !encrypted && entry.name.iter().any(|byte| matches!(byte, 0 | b'/')) {
-                entry.name.iter_mut().filter(|byte| matches!(**byte, 0 | b'/')).for_each(|byte| *byte = b'.');
+            if let Some(name) = self.corrected(slot, &entry.name) {
+                entry.name = name;
                 changes.mended.push(format!("\"{shown}\" is no name: \"{}\"", entry.name.escape_ascii()));
             }
             if self.is_malformed(slot, &entry.name) {
@@ -235,121 +230,6 @@ impl Work<'_> {
         Ok(kept)
     }
 
-    /// Gives each name to one entry: of several, to that of the highest inode, as e2fsck does. The others get
-    /// another name each; encrypted ones, which can't be renamed without the key, are removed.
-    fn distinct_names(&self, slot: &Slot, entries: Vec<Stored>, changes: &mut Changes) -> Vec<Stored> {
-        let mut owners: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
-        let mut is_twice = false;
-        for entry in &entries {
-            let owner = owners.entry(self.comparable(slot, &entry.name)).or_default();
-            is_twice |= *owner != 0;
-            *owner = entry.inode.max(*owner);
-        }
-        if !is_twice {
-            return entries;
-        }
-        let mut seen = BTreeSet::new();
-        let mut others = Vec::new();
-        let mut kept = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let key = self.comparable(slot, &entry.name);
-            let shown = entry.name.escape_ascii();
-            if owners.get(&key) != Some(&entry.inode) {
-                others.push(entry);
-            } else if seen.insert(key) {
-                kept.push(entry);
-            } else {
-                changes.lost.push(format!("duplicate name \"{shown}\": removed"));
-            }
-        }
-        others.sort_by_key(|entry| std::cmp::Reverse(entry.inode));
-        let mut taken = BTreeSet::new();
-        for mut entry in others {
-            let shown = entry.name.escape_ascii().to_string();
-            let inode = entry.inode;
-            if !taken.insert((self.comparable(slot, &entry.name), inode)) {
-                changes.lost.push(format!("duplicate name \"{shown}\": removed"));
-                continue;
-            }
-            if slot.has(InodeFlags::ENCRYPT) {
-                changes.lost.push(format!("duplicate name \"{shown}\": the entry of inode {inode} removed"));
-                continue;
-            }
-            entry.name = self.another_name(slot, &entry.name, &owners);
-            owners.insert(self.comparable(slot, &entry.name), inode);
-            let now = entry.name.escape_ascii();
-            changes.lost.push(format!("duplicate name \"{shown}\": renamed to \"{now}\""));
-            kept.push(entry);
-        }
-        kept
-    }
-
-    /// Why an entry can't stay.
-    fn why_not(&self, own: InodeNr, entry: &Stored, encrypted: bool) -> Result<Option<String>, Error> {
-        if entry.name.is_empty() || matches!(&entry.name[..], b"." | b"..") {
-            return Ok(Some("is no name".to_owned()));
-        }
-        if encrypted && entry.name.len() < CIPHERTEXT_MIN {
-            return Ok(Some("is too short for an encrypted name".to_owned()));
-        }
-        let Some(info) = self.inodes.get(entry.inode)? else {
-            return Ok(Some(format!("leads to inode {}, not in use", entry.inode)));
-        };
-        if info.hidden || entry.inode == InodeNr::ROOT.get() || entry.inode == own.get() {
-            return Ok(Some(format!("leads to inode {}", entry.inode)));
-        }
-        if info.kind == Kind::Directory && info.parent != own.get() {
-            return Ok(Some(format!("is a second name of directory {}", entry.inode)));
-        }
-        let can_be = matches!(info.kind, Kind::File | Kind::Directory | Kind::Symlink);
-        if !encrypted || !can_be {
-            return Ok(None);
-        }
-        let (slot, own) = (self.slot(InodeNr::new(entry.inode))?, self.slot(own)?);
-        let Some((slot, own)) = slot.zip(own) else { return Ok(None) };
-        if !slot.has(InodeFlags::ENCRYPT) {
-            return Ok(Some(format!("leads to inode {}, not encrypted", entry.inode)));
-        }
-        let policies = self.policy(&slot).zip(self.policy(&own));
-        let differ = policies.is_some_and(|(one, other)| one != other);
-        Ok(differ.then(|| format!("leads to inode {}, of another policy", entry.inode)))
-    }
-
-    /// What two names have in common that can't both be there.
-    fn comparable(&self, slot: &Slot, name: &[u8]) -> Vec<u8> {
-        let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
-        let folded = if folds { casefold::fold(name) } else { None };
-        folded.unwrap_or_else(|| name.to_vec())
-    }
-
-    /// Whether a directory takes only names of the encoding, and this is none.
-    fn is_malformed(&self, slot: &Slot, name: &[u8]) -> bool {
-        let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
-        let folding = if folds { Folding::of(&self.sb).ok().flatten() } else { None };
-        folding.is_some_and(|folding| folding.strict) && casefold::fold(name).is_none()
-    }
-
-    /// A name that is not there yet, made of one that is: it has a number, counts on from one that it has, and
-    /// takes no more room in a record.
-    fn another_name(&self, slot: &Slot, name: &[u8], taken: &BTreeMap<Vec<u8>, u32>) -> Vec<u8> {
-        let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        let (stem, tail) = name.split_at(name.len() - digits);
-        let counted = stem
-            .strip_suffix(b"~")
-            .zip(std::str::from_utf8(tail).ok().and_then(|tail| tail.parse::<u32>().ok()));
-        let (stem, mut number) = counted.map_or((name, 0), |(stem, number)| (stem, number.saturating_add(1)));
-        let room = name.len().next_multiple_of(4).min(Name::LEN_MAX);
-        loop {
-            let suffix = format!("~{number}");
-            let mut new = stem[..stem.len().min(room.saturating_sub(suffix.len()))].to_vec();
-            new.extend(suffix.as_bytes());
-            if !taken.contains_key(&self.comparable(slot, &new)) {
-                return new;
-            }
-            number = number.wrapping_add(1);
-        }
-    }
-
     /// The type that is stored for a kind.
     pub(crate) fn type_code(&self, kind: Option<Kind>) -> u8 {
         let stores = self.sb.features().incompat.contains(Incompat::FILETYPE);
@@ -365,35 +245,62 @@ impl Work<'_> {
         Some(Format { opaque_names: encrypted, folding, ..format })
     }
 
-    /// Writes a directory with these entries, elsewhere if there is space.
+    /// Writes a directory with these entries, elsewhere if there is space. Returns how many were written.
     pub(crate) fn write_directory(
         &mut self,
         slot: &mut Slot,
         entries: &[Stored],
         parent: InodeNr,
-    ) -> Result<(), Error> {
-        let place = Place::Inode(slot.nr);
-        if slot.has(InodeFlags::INLINE_DATA) && self.write_inline(slot, entries, parent)? {
-            return Ok(());
+    ) -> Result<usize, Error> {
+        let inside = slot.has(InodeFlags::INLINE_DATA).then(|| slot.clone());
+        if inside.is_some() {
+            if self.write_inline(slot, entries, parent)? {
+                return Ok(entries.len());
+            }
+            self.take_out(slot);
         }
         if is_hashed(slot) {
             return self.write_hashed(slot, entries, parent);
         }
-        let Some(format) = self.format_of(slot) else { return Ok(()) };
+        let Some(format) = self.format_of(slot) else { return Ok(entries.len()) };
+        let plain = Format { index: false, ..format };
+        let Some(built) = self.build_directory(slot, entries, parent, &plain) else {
+            let reason = format!("inode {}: the entries of the directory can't be laid out", slot.nr);
+            return Err(Error::Refused(reason));
+        };
         let mut map = self.read_map(slot)?;
         let extra = self.extra_clusters(slot)?;
-        for index in [format.index, false] {
-            let format = Format { index, ..format };
-            if self.lay_out(slot, &mut map, extra, (entries, parent), &format)? {
-                return self.put_slot(slot);
+        let indexed = self.build_directory(slot, entries, parent, &format).filter(|_| format.index);
+        for built in indexed.into_iter().chain([built]) {
+            if self.lay_out(slot, &mut map, extra, &built)? {
+                if inside.is_some() {
+                    let text = "it no longer fits its inode: it gets blocks";
+                    self.mended(What::Directory, Place::Inode(slot.nr), text);
+                }
+                self.put_slot(slot)?;
+                return Ok(entries.len());
             }
         }
-        // As many as fit where it lies; the last are those that were added.
-        let format = Format { index: false, ..format };
-        let room = index_of(map.blocks().min(u64_of(entries.len()) + 1)) * format.block_size.len();
-        let fits = |work: &Self, count: usize| {
-            let built = work.build_directory(slot, &entries[..count], parent, &format);
-            built.is_some_and(|built| built.blocks.len() <= room)
+        self.write_what_fits(inside.as_ref().unwrap_or(slot), entries, parent, &plain)
+    }
+
+    /// Writes as many of a directory's entries as fit where it lies; the last are those that were added.
+    fn write_what_fits(
+        &mut self,
+        slot: &Slot,
+        entries: &[Stored],
+        parent: InodeNr,
+        format: &Format,
+    ) -> Result<usize, Error> {
+        let mut slot = slot.clone();
+        let inside = slot.has(InodeFlags::INLINE_DATA);
+        let mut map = self.read_map(&slot)?;
+        let room = index_of(map.blocks()).saturating_mul(format.block_size.len());
+        let fits = |work: &Self, count: usize| match inside {
+            true => work.with_inline(&slot, &entries[..count], parent).is_some(),
+            false => work
+                .build_directory(&slot, &entries[..count], parent, format)
+                .is_some_and(|built| built.blocks.len() <= room),
         };
         let (mut least, mut most) = (0, entries.len());
         while least < most {
@@ -402,23 +309,29 @@ impl Work<'_> {
         }
         let left = entries.len() - least;
         if left > 0 {
-            self.lost(What::Directory, place, format!("no space for {left} of its entries"));
+            self.lost(What::Directory, Place::Inode(slot.nr), format!("no space for {left} of its entries"));
         }
-        self.lay_out(slot, &mut map, extra, (&entries[..least], parent), &format)?;
-        self.put_slot(slot)
+        if inside {
+            self.write_inline(&mut slot, &entries[..least], parent)?;
+            return Ok(least);
+        }
+        let extra = self.extra_clusters(&slot)?;
+        if let Some(built) = self.build_directory(&slot, &entries[..least], parent, format) {
+            self.lay_out(&mut slot, &mut map, extra, &built)?;
+        }
+        self.put_slot(&mut slot)?;
+        Ok(least)
     }
 
-    /// Writes the blocks of a directory; false if there is no space, or its entries can't be laid out.
+    /// Writes the blocks of a directory; false if there is no space.
     fn lay_out(
         &mut self,
         slot: &mut Slot,
         map: &mut Map,
         extra: u64,
-        (entries, parent): (&[Stored], InodeNr),
-        format: &Format,
+        built: &dir::Built,
     ) -> Result<bool, Error> {
-        let Some(built) = self.build_directory(slot, entries, parent, format) else { return Ok(false) };
-        if !self.allot_anew(slot, map, built.blocks.len() / format.block_size.len())? {
+        if !self.allot_anew(slot, map, built.blocks.len() / self.geometry().block_size.len())? {
             return Ok(false);
         }
         let clusters = self.map_clusters(map) + extra;
@@ -441,15 +354,16 @@ impl Work<'_> {
     }
 
     /// Writes a directory whose records hold hashes.
-    fn write_hashed(&mut self, slot: &mut Slot, entries: &[Stored], parent: InodeNr) -> Result<(), Error> {
-        let Some(format) = self.format_of(slot) else { return Ok(()) };
+    fn write_hashed(&mut self, slot: &mut Slot, entries: &[Stored], parent: InodeNr) -> Result<usize, Error> {
+        let Some(format) = self.format_of(slot) else { return Ok(entries.len()) };
         let size = self.geometry().block_size.len();
         let mut bytes = hashed_directory::build(entries, slot.nr, parent, size, format.checksums);
         let mut map = self.read_map(slot)?;
         let extra = self.extra_clusters(slot)?;
         if !self.allot_anew(slot, &mut map, bytes.len() / size)? {
             self.lost(What::Directory, Place::Inode(slot.nr), "no space for its entries");
-            return self.put_slot(slot);
+            self.put_slot(slot)?;
+            return Ok(0);
         }
         let clusters = self.map_clusters(&map) + extra;
         self.set_block_count(slot, clusters);
@@ -461,7 +375,8 @@ impl Work<'_> {
             let _ = dir::set_checksum(block, &format, seed, LogicalBlock::new(logical), false, place);
         }
         self.put_blocks(&map, &bytes)?;
-        self.put_slot(slot)
+        self.put_slot(slot)?;
+        Ok(entries.len())
     }
 
     fn build_directory(
@@ -484,32 +399,39 @@ impl Work<'_> {
         dir::build(&list, slot.nr, parent, format, seed, Fill::DEFAULT).ok()
     }
 
-    /// Writes a directory into its inode; false, and it is no longer marked as inside, if it does not fit.
+    /// Writes a directory into its inode; false if it does not fit.
     fn write_inline(&mut self, slot: &mut Slot, entries: &[Stored], parent: InodeNr) -> Result<bool, Error> {
-        let place = Place::Inode(slot.nr);
+        let Some(inode) = self.with_inline(slot, entries, parent) else { return Ok(false) };
+        inode.render(&mut slot.bytes, slot.nr, &self.sb);
+        self.put_slot(slot)?;
+        Ok(true)
+    }
+
+    /// An inode with a directory inside; `None` if it does not fit.
+    fn with_inline(&self, slot: &Slot, entries: &[Stored], parent: InodeNr) -> Option<Inode> {
         let mut rows = inline::Rows::empty(parent);
         for entry in entries {
             if let Some(inode) = InodeNr::from_disk(entry.inode) {
                 rows.insert(&entry.name, inode, entry.file_type);
             }
         }
-        if let Ok(mut inode) = Inode::parse_unsealed(&slot.bytes, slot.nr, &self.sb) {
-            if inline::store(&mut inode, rows.content(), place).is_ok_and(|fits| fits) {
-                inode.render(&mut slot.bytes, slot.nr, &self.sb);
-                self.put_slot(slot)?;
-                return Ok(true);
-            }
-            if inline::clear(&mut inode, place).is_ok() {
-                inode.render(&mut slot.bytes, slot.nr, &self.sb);
-            }
+        let mut inode = Inode::parse_unsealed(&slot.bytes, slot.nr, &self.sb).ok()?;
+        let stored = inline::store(&mut inode, rows.content(), Place::Inode(slot.nr));
+        stored.is_ok_and(|fits| fits).then_some(inode)
+    }
+
+    /// Makes a directory inside its inode one without blocks.
+    fn take_out(&self, slot: &mut Slot) {
+        if let Ok(mut inode) = Inode::parse_unsealed(&slot.bytes, slot.nr, &self.sb)
+            && inline::clear(&mut inode, Place::Inode(slot.nr)).is_ok()
+        {
+            inode.render(&mut slot.bytes, slot.nr, &self.sb);
         }
         let extents = self.sb.features().incompat.contains(Incompat::EXTENTS);
         slot.set_flag(InodeFlags::INLINE_DATA, false);
         slot.set_flag(InodeFlags::EXTENTS, extents);
         let kind = if extents { MapKind::Extents } else { MapKind::Blocks };
         slot.raw().i_block = kind.empty_root();
-        self.mended(What::Directory, place, "it no longer fits its inode: it gets blocks");
-        Ok(false)
     }
 
     /// Makes `..` lead to another directory, in place.

@@ -16,6 +16,8 @@ use hectare_units::{BlockNr, InodeNr};
 
 /// Bytes before a record's name.
 const HEADER: usize = 8;
+/// Where `..` lies, behind `.`; nothing else can lie there.
+const SECOND: usize = 12;
 /// Bytes of the record that holds a block's checksum.
 const TAIL: usize = 12;
 
@@ -60,7 +62,7 @@ impl Work<'_> {
             for i in 0..extent.len {
                 let at = u64::from(extent.logical.get()) + u64::from(i);
                 let block = self.block(BlockNr::new(extent.physical.get() + u64::from(i)))?;
-                self.read_records(&block, at == 0, (encrypted, is_hashed(slot)), &mut content);
+                self.read_records(&block, at == 0, (encrypted, is_hashed(slot)), &mut content)?;
             }
         }
         if content.dot != slot.nr.get() {
@@ -81,7 +83,7 @@ impl Work<'_> {
             for i in (0..extent.len).map(u64::from) {
                 let (logical, physical) = (u64::from(extent.logical.get()) + i, extent.physical.get() + i);
                 let mut content = Content::default();
-                self.read_records(&self.block(BlockNr::new(physical))?, logical == 0, kind, &mut content);
+                self.read_records(&self.block(BlockNr::new(physical))?, logical == 0, kind, &mut content)?;
                 all.push((logical, physical, content.entries));
             }
         }
@@ -107,13 +109,17 @@ impl Work<'_> {
         first: bool,
         (encrypted, hashed): (bool, bool),
         content: &mut Content,
-    ) {
+    ) -> Result<(), Error> {
         let mut at_start = first;
+        let second_is_directory = first && self.is_directory_at(block, SECOND)?;
         let add = |content: &mut Content, record: &Record<'_>, at_start: bool| {
             if at_start && record.at == 0 && record.name == b"." {
                 content.dot = record.inode;
             } else if at_start && content.dot_dot == 0 && record.name == b".." {
                 content.dot_dot = record.inode;
+            } else if at_start && content.dot_dot == 0 && record.at == SECOND && second_is_directory {
+                content.dot_dot = record.inode;
+                content.blame("its .. has another name");
             } else if record.inode != 0 {
                 content.entries.push(Stored {
                     name: record.name.to_vec(),
@@ -162,6 +168,14 @@ impl Work<'_> {
             at_start &= next < 48;
             from = self.next_sound(block, next, end, encrypted);
         }
+        Ok(())
+    }
+
+    /// Whether the number at the start of a record is that of a directory.
+    fn is_directory_at(&self, block: &[u8], at: usize) -> Result<bool, Error> {
+        let nr =
+            block.get(at..).and_then(|record| record.first_chunk().map(|four| u32::from_le_bytes(*four)));
+        Ok(self.inodes.get(nr.unwrap_or(0))?.is_some_and(|info| info.is_directory()))
     }
 
     /// The record at a byte whose length is broken, if it names something all the same.

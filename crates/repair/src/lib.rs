@@ -51,6 +51,7 @@ mod log_age;
 mod log_place;
 mod maps;
 mod mends;
+mod names;
 mod order;
 mod orphans;
 mod overlay;

@@ -29,6 +29,7 @@ mod tuned;
 mod unread;
 mod values;
 mod volumes;
+mod wrong_names;
 
 /// Counts what is allocated.
 #[global_allocator]

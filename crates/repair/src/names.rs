@@ -1,0 +1,184 @@
+//! Names of directories: which records name something, what is made of bytes that are no name, and how names that
+//! are there twice are told apart.
+//!
+//! What it is not: the order in which directories are gone through, and how they are written ([`crate::directories`]).
+
+use crate::directories::Changes;
+use crate::directory_content::Stored;
+use crate::hashed_directory::is_hashed;
+use crate::report::Error;
+use crate::slot::Slot;
+use crate::work::Work;
+use hectare_ext4::casefold::{self, Folding};
+use hectare_ext4::dir::Name;
+use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_units::InodeNr;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The shortest ciphertext of a name.
+const CIPHERTEXT_MIN: usize = 16;
+
+/// The number that comes next for each name that got one before, and the room that it has.
+pub(crate) type Numbers = BTreeMap<(Vec<u8>, usize), u32>;
+
+impl Work<'_> {
+    /// Why a record is no entry that can stay.
+    pub(crate) fn why_no_entry(&self, slot: &Slot, entry: &Stored) -> Result<Option<String>, Error> {
+        let reason = self.why_no_name(slot, entry)?;
+        let info = self.inodes.get(entry.inode)?.filter(|info| info.is_directory());
+        let elsewhere = info.is_some_and(|info| info.parent != slot.nr.get());
+        let second = || format!("is a second name of directory {}", entry.inode);
+        Ok(reason.or_else(|| elsewhere.then(second)))
+    }
+
+    /// Why a record names nothing, whichever name of a directory counts.
+    pub(crate) fn why_no_name(&self, slot: &Slot, entry: &Stored) -> Result<Option<String>, Error> {
+        let encrypted = slot.has(InodeFlags::ENCRYPT);
+        if is_hashed(slot) && entry.hash.is_none() {
+            return Ok(Some("has no hash".to_owned()));
+        }
+        if entry.name.is_empty() || matches!(&entry.name[..], b"." | b"..") {
+            return Ok(Some("is no name".to_owned()));
+        }
+        if encrypted && entry.name.len() < CIPHERTEXT_MIN {
+            return Ok(Some("is too short for an encrypted name".to_owned()));
+        }
+        let Some(info) = self.inodes.get(entry.inode)? else {
+            return Ok(Some(format!("leads to inode {}, not in use", entry.inode)));
+        };
+        if info.hidden || entry.inode == InodeNr::ROOT.get() || entry.inode == slot.nr.get() {
+            return Ok(Some(format!("leads to inode {}", entry.inode)));
+        }
+        let can_be = matches!(info.kind, Kind::File | Kind::Directory | Kind::Symlink);
+        if !encrypted || !can_be {
+            return Ok(None);
+        }
+        let Some(child) = self.slot(InodeNr::new(entry.inode))? else { return Ok(None) };
+        if !child.has(InodeFlags::ENCRYPT) {
+            return Ok(Some(format!("leads to inode {}, not encrypted", entry.inode)));
+        }
+        let policies = self.policy(&child).zip(self.policy(slot));
+        let differ = policies.is_some_and(|(one, other)| one != other);
+        Ok(differ.then(|| format!("leads to inode {}, of another policy", entry.inode)))
+    }
+
+    /// A name with bytes that no name has, made one; `None` if it is one.
+    pub(crate) fn corrected(&self, slot: &Slot, name: &[u8]) -> Option<Vec<u8>> {
+        let is_wrong = |byte: &u8| matches!(byte, 0 | b'/');
+        if slot.has(InodeFlags::ENCRYPT) || !name.iter().any(is_wrong) {
+            return None;
+        }
+        let new: Vec<u8> = name.iter().map(|byte| if is_wrong(byte) { b'.' } else { *byte }).collect();
+        if matches!(&new[..], b"." | b"..") {
+            return Some(self.another_name(slot, &new, &BTreeMap::new(), &mut Numbers::new()));
+        }
+        Some(new)
+    }
+
+    /// Gives each name to one entry: of several, to that of the highest inode, as e2fsck does. The others get
+    /// another name each; encrypted ones, which can't be renamed without the key, are removed.
+    pub(crate) fn distinct_names(
+        &self,
+        slot: &Slot,
+        entries: Vec<Stored>,
+        changes: &mut Changes,
+    ) -> Vec<Stored> {
+        let mut owners: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        let mut is_twice = false;
+        for entry in &entries {
+            let owner = owners.entry(self.comparable(slot, &entry.name)).or_default();
+            is_twice |= *owner != 0;
+            *owner = entry.inode.max(*owner);
+        }
+        if !is_twice {
+            return entries;
+        }
+        let mut seen = BTreeSet::new();
+        let mut others = Vec::new();
+        let mut kept = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let key = self.comparable(slot, &entry.name);
+            let shown = entry.name.escape_ascii();
+            if owners.get(&key) != Some(&entry.inode) {
+                others.push(entry);
+            } else if seen.insert(key) {
+                kept.push(entry);
+            } else {
+                changes.lost.push(format!("duplicate name \"{shown}\": removed"));
+            }
+        }
+        others.sort_by_key(|entry| std::cmp::Reverse(entry.inode));
+        let (mut taken, mut numbers) = (BTreeSet::new(), Numbers::new());
+        for mut entry in others {
+            let shown = entry.name.escape_ascii().to_string();
+            let inode = entry.inode;
+            if !taken.insert((self.comparable(slot, &entry.name), inode)) {
+                changes.lost.push(format!("duplicate name \"{shown}\": removed"));
+                continue;
+            }
+            if slot.has(InodeFlags::ENCRYPT) {
+                changes.lost.push(format!("duplicate name \"{shown}\": the entry of inode {inode} removed"));
+                continue;
+            }
+            entry.name = self.another_name(slot, &entry.name, &owners, &mut numbers);
+            owners.insert(self.comparable(slot, &entry.name), inode);
+            let now = entry.name.escape_ascii();
+            changes.lost.push(format!("duplicate name \"{shown}\": renamed to \"{now}\""));
+            kept.push(entry);
+        }
+        kept
+    }
+
+    /// What two names have in common that can't both be there.
+    pub(crate) fn comparable(&self, slot: &Slot, name: &[u8]) -> Vec<u8> {
+        let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
+        let folded = if folds { casefold::fold(name) } else { None };
+        folded.unwrap_or_else(|| name.to_vec())
+    }
+
+    /// Whether a directory takes only names of the encoding, and this is none.
+    pub(crate) fn is_malformed(&self, slot: &Slot, name: &[u8]) -> bool {
+        let folds = slot.has(InodeFlags::CASEFOLD) && !slot.has(InodeFlags::ENCRYPT);
+        let folding = if folds { Folding::of(&self.sb).ok().flatten() } else { None };
+        folding.is_some_and(|folding| folding.strict) && casefold::fold(name).is_none()
+    }
+
+    /// A name that is not there yet, made of one that is: it has a number, counts on from one that it has, and
+    /// takes no more room in a record. `numbers` is for the next one.
+    pub(crate) fn another_name(
+        &self,
+        slot: &Slot,
+        name: &[u8],
+        taken: &BTreeMap<Vec<u8>, u32>,
+        numbers: &mut Numbers,
+    ) -> Vec<u8> {
+        let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let (stem, tail) = name.split_at(name.len() - digits);
+        let counted = stem
+            .strip_suffix(b"~")
+            .zip(std::str::from_utf8(tail).ok().and_then(|tail| tail.parse::<u32>().ok()));
+        let (stem, first) = counted.map_or((name, 0), |(stem, number)| (stem, number.saturating_add(1)));
+        let room = name.len().next_multiple_of(4).min(Name::LEN_MAX);
+        let number = numbers.entry((stem.to_vec(), room)).or_insert(first);
+        loop {
+            let suffix = format!("~{number}");
+            *number = number.wrapping_add(1);
+            let mut new = shortened(stem, room.saturating_sub(suffix.len())).to_vec();
+            new.extend(suffix.as_bytes());
+            if !taken.contains_key(&self.comparable(slot, &new)) {
+                return new;
+            }
+        }
+    }
+}
+
+/// The start of a name, in whole characters if it has them.
+fn shortened(name: &[u8], room: usize) -> &[u8] {
+    let mut end = name.len().min(room);
+    if let Ok(text) = std::str::from_utf8(name) {
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+    }
+    &name[..end]
+}
