@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import sys
+import types
 
 import pytest
 
@@ -373,6 +374,28 @@ def test_a_file_that_others_replace_gets_no_link(volume, tmp_path):
 
     assert volume.copy_out("/top", out, ignore=ignore).links == 0
     assert (out / "b/again").read_text() == "own" and (tmp_path / "victim").stat().st_nlink == 2
+
+
+@pytest.mark.parametrize("changed", [{"st_nlink": 1}, {"st_size": 4}, {"st_mtime_ns": 5}])
+def test_an_inode_that_is_another_file_s_by_now_gets_no_link(volume, tmp_path, monkeypatch, changed):
+    """As if the first file was removed, and its inode used again, before the second was reached."""
+    source, real = tmp_path / "source", os.fstat
+    source.mkdir()
+    (source / "a").write_text("one")
+    os.link(source / "a", tmp_path / "name")
+    (source / "b").write_text("two!"[: changed.get("st_size", 3)])
+    first = (source / "a").stat()
+
+    def fstat(fd):
+        found = real(fd)
+        if found.st_ino != (source / "b").stat().st_ino:
+            return found
+        seen = {name: getattr(first, name) for name in dir(first) if name.startswith("st_")} | changed
+        return types.SimpleNamespace(**seen)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    report = volume.copy_in(source, "/copy")
+    assert report.links == 0 and volume.read_text("/copy/b")[:3] == "two"
 
 
 def test_errors_are_collected_and_the_rest_is_copied(volume, host, tmp_path):

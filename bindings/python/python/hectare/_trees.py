@@ -372,7 +372,8 @@ class CopyIn(_Copy):
             if any(name != b"lost+found" for name, _, _ in self.native.entries(target)):
                 raise _not_empty(decode(target))
         self.folder = _Folder(source)
-        self.first: dict[tuple[int, int], bytes] = {}  # of files with several names
+        # Of files with several names: inode, size and time of change tell them apart.
+        self.first: dict[tuple[int, int, int, int], bytes] = {}
         try:
             top = os.fsencode(source)
             names = self.kept(top, map(os.fsencode, os.listdir(self.folder.fd)))
@@ -421,14 +422,16 @@ class CopyIn(_Copy):
             found = os.fstat(fd)
             if not modes.S_ISREG(found.st_mode):
                 raise OSError(errno.EINVAL, "it was a file when its directory was read, and is none")
-            first = self.first.get(_identity(found))
+            # A file with one name has no other; and an inode may be another file's by now.
+            key = (*_identity(found), found.st_size, found.st_mtime_ns)
+            first = self.first.get(key) if found.st_nlink > 1 else None
             if first is not None and self.linked(first, target):
                 self.links += 1
                 return
             self.content(fd, target, found.st_size)
             self.files += 1
             if found.st_nlink > 1:
-                self.first[_identity(found)] = target
+                self.first[key] = target
             self.finish(target, fd, found)
         finally:
             os.close(fd)
