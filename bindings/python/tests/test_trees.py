@@ -294,7 +294,7 @@ class Hostile:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_volume_that_lies_can_t_lead_a_copy_out(volume, tmp_path, overwrite):
-    from hectare._trees import CopyOut
+    from hectare._copy_out import CopyOut
 
     outside, out = tmp_path / "outside", tmp_path / "out"
     outside.mkdir()
@@ -315,7 +315,7 @@ def test_a_volume_that_lies_can_t_lead_a_copy_out(volume, tmp_path, overwrite):
 
 
 def test_a_directory_that_lies_in_itself_ends(volume, tmp_path):
-    from hectare._trees import CopyOut
+    from hectare._copy_out import CopyOut
 
     class Endless(Hostile):
         def entries(self, path):
@@ -334,7 +334,7 @@ def test_a_directory_that_lies_in_itself_ends(volume, tmp_path):
 
 def test_names_that_no_directory_can_have_are_errors():
     """The walk of a copy refuses them itself, whatever the library says of such a directory."""
-    from hectare._trees import CopyOut
+    from hectare._copy_out import CopyOut
 
     copy = CopyOut(None, False, False, False, None)
     names = [b"b", b"..", b"a", b".", b"", b"x/y", b"/etc", b"nul\0", b"..."]
@@ -344,11 +344,11 @@ def test_names_that_no_directory_can_have_are_errors():
 
 
 def test_a_folder_that_others_replace_is_not_followed(tmp_path):
-    from hectare._trees import _Folder, _Lost
+    from hectare._trees import Directory, _Lost
 
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
-    folder = _Folder(str(tmp_path / "a"))
+    folder = Directory(str(tmp_path / "a"))
     (tmp_path / "a/l").symlink_to(tmp_path / "outside")
     with pytest.raises(OSError):
         folder.down(b"l", True)

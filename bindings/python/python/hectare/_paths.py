@@ -207,8 +207,8 @@ class VolumePath:
         The list of directories may be changed in place, as for `Volume.walk`.
         """
         walked = self.volume._walk(self, top_down, on_error, follow_symlinks, False)
-        for path, folders, others in walked:
-            yield self._with(PurePosixPath(path)), folders, others
+        for path, directories, others in walked:
+            yield self._with(PurePosixPath(path)), directories, others
 
     def glob(self, pattern: str) -> Iterator[VolumePath]:
         """What matches: `*`, `?` and `[...]` in names, `**` for any directories, links not followed."""

@@ -19,11 +19,13 @@ from types import TracebackType
 from typing import IO, Any, Callable, Iterator, TypeVar
 
 from . import _native
+from ._copy_in import CopyIn
+from ._copy_out import CopyOut
 from ._files import VolumeFile, flags_of, wrapped
 from ._names import StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
 from ._reports import CopyReport, Extent, FreeBucket, FreeSpace, Space
-from ._trees import CopyIn, CopyOut, HostPath, Ignore
+from ._trees import HostPath, Ignore
 
 _T = TypeVar("_T")
 _NANOSECONDS = 1_000_000_000
@@ -301,8 +303,8 @@ class Volume:
     def extents(self, path: StrPath | VolumePath) -> list[Extent]:
         """Where the content of a regular file lies, in bytes, by ascending offsets.
 
-        Holes are in none of them. A directory raises `IsADirectoryError`: where its entries lie is not told.
-        In a raw image, `seek(place)` and `read(length)` find the bytes.
+        Holes are in none of them. A directory raises `IsADirectoryError`: where its entries lie is not
+        reported. In a raw image, `seek(place)` and `read(length)` find the bytes.
         """
         return [Extent(*piece) for piece in self._native.extents(self._bytes(path))]
 
@@ -346,7 +348,7 @@ class Volume:
         topdown: bool,
         onerror: Callable[[OSError], object] | None,
         followlinks: bool,
-        links_are_folders: bool,
+        links_are_directories: bool,
     ) -> Iterator[tuple[str, list[str], list[str]]]:
         """As `walk`; links to directories that are not followed count as directories or do not."""
         # A stack rather than recursion: trees can be deep. A tuple is a directory whose turn has come.
@@ -362,21 +364,21 @@ class Volume:
                 if onerror is not None:
                     onerror(error)
                 continue
-            folders: list[str] = []
+            directories: list[str] = []
             others: list[str] = []
             for entry in entries:
                 try:
-                    is_dir = entry.is_dir(follow_symlinks=followlinks or links_are_folders)
+                    is_dir = entry.is_dir(follow_symlinks=followlinks or links_are_directories)
                 except OSError:
                     is_dir = False  # a link that leads nowhere, as in os.walk
-                (folders if is_dir else others).append(entry.name)
+                (directories if is_dir else others).append(entry.name)
             if topdown:
-                yield path, folders, others
+                yield path, directories, others
             else:
-                stack.append((path, folders, others))
+                stack.append((path, directories, others))
             links = {entry.name: entry.is_symlink() for entry in entries}
             base = path if path.endswith("/") else path + "/"
-            for name in reversed(folders):
+            for name in reversed(directories):
                 below = base + name
                 # The caller may have added names.
                 is_link = links[name] if name in links else self.islink(below)

@@ -1,0 +1,153 @@
+"""Whole trees from the host to a volume: `CopyIn`, for `Volume.copy_in`.
+
+Invariant: *no links followed.* A name of the host is opened in the directory that is open, and is judged by
+its descriptor: what was a file when its directory was read may be anything by then.
+
+Not here: the walk, and what both directions share (`_trees`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+from contextlib import suppress
+from functools import partial
+
+from ._names import decode
+from ._reports import CopyReport
+from ._trees import Copy, Directory, Frame, identity, not_empty
+
+# O_NONBLOCK: what was a file when it was looked at may be a pipe now.
+_OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class CopyIn(Copy):
+    """From the host to the volume."""
+
+    def start(self, source: str, target: bytes) -> CopyReport:
+        """Copies into a directory of the volume, which is there; its path has no links."""
+        if not self.overwrite:
+            if any(name != b"lost+found" for name, _, _ in self.native.entries(target)):
+                raise not_empty(decode(target))
+        self.directory = Directory(source)
+        # Of files with several names: inode, size and time of change tell them apart.
+        self.first: dict[tuple[int, int, int, int], bytes] = {}
+        try:
+            top = os.fsencode(source)
+            names = self.kept(top, map(os.fsencode, os.listdir(self.directory.fd)))
+            return self.run(Frame(top, target, names, os.fstat(self.directory.fd)))
+        finally:
+            self.directory.close()
+
+    def entry(self, name: bytes, source: bytes, target: bytes) -> Frame | None:
+        found = os.stat(name, dir_fd=self.directory.fd, follow_symlinks=False)
+        if modes.S_ISDIR(found.st_mode):
+            return self.into(name, source, target)
+        if modes.S_ISREG(found.st_mode):
+            self.file(name, target)
+        elif modes.S_ISLNK(found.st_mode):
+            self.symlink(name, target, found)
+        else:
+            self.left_out.append(os.fsdecode(source))
+        return None
+
+    def into(self, name: bytes, source: bytes, target: bytes) -> Frame:
+        self.directory.down(name, False)
+        try:
+            names = self.kept(source, map(os.fsencode, os.listdir(self.directory.fd)))
+            self.made_directory(target)
+            return Frame(source, target, names, os.fstat(self.directory.fd))
+        except BaseException:
+            os.close(self.directory.up())
+            raise
+
+    def made_directory(self, target: bytes) -> None:
+        try:
+            self.native.mkdir(target, 0o700)
+        except FileExistsError:
+            if not self.overwrite:
+                raise
+            if not modes.S_ISDIR(self.mode_at(target)):
+                self.unlink(target)
+                self.native.mkdir(target, 0o700)
+
+    def leave(self, frame: Frame, below: int) -> None:
+        self.finish(frame.target, below, frame.found)
+
+    def file(self, name: bytes, target: bytes) -> None:
+        fd = os.open(name, _OLD_FILE, dir_fd=self.directory.fd)
+        try:
+            found = os.fstat(fd)
+            if not modes.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "it was a file when its directory was read, and is none")
+            # A file with one name has no other; and an inode may be another file's by now.
+            key = (*identity(found), found.st_size, found.st_mtime_ns)
+            first = self.first.get(key) if found.st_nlink > 1 else None
+            if first is not None and self.linked(first, target):
+                self.links += 1
+                return
+            self.copied(fd, target, found.st_size)
+            self.files += 1
+            if found.st_nlink > 1:
+                self.first[key] = target
+            self.finish(target, fd, found)
+        finally:
+            os.close(fd)
+
+    def linked(self, first: bytes, target: bytes) -> bool:
+        """Makes a hard link to what was copied before; whether it could."""
+        try:
+            self.made(target, lambda: self.native.link(first, target))
+        except (FileExistsError, IsADirectoryError):
+            raise
+        except OSError:  # there are no more links to a file than 65,000
+            return False
+        return True
+
+    def mode_at(self, name: bytes) -> int:
+        return self.native.stat(name, False)[0][0]
+
+    def unlink(self, name: bytes) -> None:
+        self.native.unlink(name)
+
+    def copied(self, fd: int, target: bytes, size: int) -> None:
+        """Copies what a file holds; what could not be copied whole is removed."""
+        file = self.made(target, lambda: self.native.open_file(target, "wx", 0o600))
+        try:
+            try:
+                self.content(partial(os.lseek, fd), partial(_read, fd), file.pwrite, size)
+                file.truncate(size)
+            finally:
+                file.close()  # reports what could not be written
+        except BaseException:
+            with suppress(OSError, ValueError):
+                self.native.unlink(target)
+            raise
+
+    def symlink(self, name: bytes, target: bytes, found: os.stat_result) -> None:
+        leads = os.readlink(name, dir_fd=self.directory.fd)
+        self.made(target, lambda: self.native.symlink(leads, target))
+        self.symlinks += 1
+        if self.owners:
+            self.native.chown(target, found.st_uid, found.st_gid, False)
+        self.native.utime(target, _parts(found.st_atime_ns), _parts(found.st_mtime_ns), False)
+
+    def finish(self, target: bytes, fd: int, found: os.stat_result) -> None:
+        """Gives a file or directory what its inode says."""
+        if self.xattrs:
+            for attribute in map(os.fsencode, os.listxattr(fd)):
+                if attribute.startswith(b"user."):
+                    self.native.setxattr(target, attribute, os.getxattr(fd, attribute), 0, False)
+        if self.owners:
+            self.native.chown(target, found.st_uid, found.st_gid, False)
+        self.native.chmod(target, self.mode(found.st_mode))
+        self.native.utime(target, _parts(found.st_atime_ns), _parts(found.st_mtime_ns), False)
+
+
+def _read(fd: int, buffer: memoryview, offset: int) -> int:
+    return os.preadv(fd, [buffer], offset)
+
+
+def _parts(nanoseconds: int) -> tuple[int, int]:
+    return divmod(nanoseconds, 1_000_000_000)
