@@ -11,6 +11,8 @@ import pytest
 
 import hectare
 from conftest import e2fsck_clean
+from hectare._copy_in import CopyIn
+from hectare._copy_out import CopyOut
 
 TIME = 1_234_567_890_123_456_789
 
@@ -221,6 +223,78 @@ def test_what_is_in_the_way_is_replaced_and_never_written_through(volume, tmp_pa
     assert not volume.islink("/to/d") and volume.stat("/to/hard").st_nlink == 1
 
 
+def test_what_can_t_be_copied_whole_replaces_nothing(volume, tmp_path, monkeypatch):
+    source, out = tmp_path / "source", tmp_path / "out"
+    for root in (source, out):
+        root.mkdir()
+        (root / "f").write_text("precious")
+        (root / "l").symlink_to("precious")
+    volume.copy_in(source, "/top")
+    failing = OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def fails(*_, **__):
+        raise failing
+
+    class Failing(Hostile):
+        """A volume of which nothing can be read, or written."""
+
+        open_file = readlink = fails
+
+        def entries(self, path):
+            return self.native.entries(path)
+
+    def copied(copy, *arguments):
+        with pytest.raises(shutil.Error) as failed:
+            copy.start(*arguments)
+        assert reasons(failed) == {("f", "Input/output error"), ("l", "Input/output error")}
+        for root in (source, out):
+            assert (root / "f").read_text() == "precious" and os.readlink(root / "l") == "precious"
+            assert sorted(os.listdir(root)) == ["f", "l"]
+        assert volume.read_text("/top/f") == "precious" and volume.readlink("/top/l") == "precious"
+        assert sorted(volume.listdir("/top")) == ["f", "l"]
+
+    native = volume._native
+    copied(CopyOut(Failing(native, ""), True, False, False, None), b"/top", str(out))
+    for name in ("pwrite", "symlink"):
+        monkeypatch.setattr(os, name, fails)
+    copied(CopyOut(native, True, False, False, None), b"/top", str(out))
+    for name in ("preadv", "readlink"):
+        monkeypatch.setattr(os, name, fails)
+    copy = CopyIn(native, True, False, False, None)
+    with pytest.raises(shutil.Error):
+        copy.start(str(source), b"/top")
+    monkeypatch.undo()
+    copied(CopyOut(Failing(native, ""), True, False, False, None), b"/top", str(out))
+
+
+def test_two_names_of_one_file_are_replaced_by_links(volume, tmp_path):
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    (source / "a").write_text("new")
+    os.link(source / "a", source / "b")
+    for _ in range(2):  # the second time over what the first one made
+        assert volume.copy_in(source, "/top", overwrite=True).links == 1
+        assert volume.copy_out("/top", out, overwrite=True).links == 1
+        assert sorted(volume.listdir("/top")) == sorted(os.listdir(out)) == ["a", "b"]
+        assert volume.stat("/top/b").st_nlink == (out / "b").stat().st_nlink == 2
+
+
+def test_a_copy_does_not_replace_the_image_that_it_reads(volume, image):
+    volume.mkdir("/top")
+    for name in (image.name, "z"):
+        volume.write_text(f"/top/{name}", "new")
+    before = image.stat()
+    with pytest.raises(shutil.Error) as failed:
+        volume.copy_out("/top", image.parent, overwrite=True)
+    assert reasons(failed) == {(image.name, "this is the image that is read")}
+    assert image.stat().st_ino == before.st_ino and (image.parent / "z").read_text() == "new"
+    volume.unlink(f"/top/{image.name}")
+    volume.mkdir(f"/top/{image.name}")
+    with pytest.raises(shutil.Error) as failed:
+        volume.copy_out("/top", image.parent, overwrite=True)
+    assert image.stat().st_ino == before.st_ino
+
+
 def patched(image, old, new):
     """Replaces all that is in an image by what is as long."""
     assert len(old) == len(new)
@@ -294,8 +368,6 @@ class Hostile:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_volume_that_lies_can_t_lead_a_copy_out(volume, tmp_path, overwrite):
-    from hectare._copy_out import CopyOut
-
     outside, out = tmp_path / "outside", tmp_path / "out"
     outside.mkdir()
     (outside / "victim").write_text("precious")
@@ -315,8 +387,6 @@ def test_a_volume_that_lies_can_t_lead_a_copy_out(volume, tmp_path, overwrite):
 
 
 def test_a_directory_that_lies_in_itself_ends(volume, tmp_path):
-    from hectare._copy_out import CopyOut
-
     class Endless(Hostile):
         def entries(self, path):
             return [(b"x", "d", 12), (b"y", "d", 12)]
@@ -334,8 +404,6 @@ def test_a_directory_that_lies_in_itself_ends(volume, tmp_path):
 
 def test_names_that_no_directory_can_have_are_errors():
     """The walk of a copy refuses them itself, whatever the library says of such a directory."""
-    from hectare._copy_out import CopyOut
-
     copy = CopyOut(None, False, False, False, None)
     names = [b"b", b"..", b"a", b".", b"", b"x/y", b"/etc", b"nul\0", b"..."]
     assert copy.kept(b"/d", names) == [b"...", b"a", b"b"]

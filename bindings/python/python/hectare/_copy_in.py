@@ -11,12 +11,15 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
-from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ._names import decode
 from ._reports import CopyReport
 from ._trees import Copy, Directory, Frame, identity, not_empty
+
+if TYPE_CHECKING:
+    from . import _native
 
 # O_NONBLOCK: what was a file when it was looked at may be a pipe now.
 _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -68,7 +71,7 @@ class CopyIn(Copy):
         except FileExistsError:
             if not self.overwrite:
                 raise
-            if not modes.S_ISDIR(self.mode_at(target)):
+            if not modes.S_ISDIR(self.replaceable(target)):
                 self.unlink(target)
                 self.native.mkdir(target, 0o700)
 
@@ -87,51 +90,58 @@ class CopyIn(Copy):
             if first is not None and self.linked(first, target):
                 self.links += 1
                 return
-            self.copied(fd, target, found.st_size)
+            with self.made(target, self.new_file) as (file, at):
+                try:
+                    self.copied(fd, file, found.st_size)
+                finally:
+                    file.close()  # reports what could not be written
+                self.finish(at, fd, found)
             self.files += 1
             if found.st_nlink > 1:
                 self.first[key] = target
-            self.finish(target, fd, found)
         finally:
             os.close(fd)
 
     def linked(self, first: bytes, target: bytes) -> bool:
         """Makes a hard link to what was copied before; whether it could."""
         try:
-            self.made(target, lambda: self.native.link(first, target))
+            with self.made(target, partial(self.native.link, first)):
+                pass
         except (FileExistsError, IsADirectoryError):
             raise
         except OSError:  # there are no more links to a file than 65,000
             return False
         return True
 
-    def mode_at(self, name: bytes) -> int:
+    def replaceable(self, name: bytes) -> int:
         return self.native.stat(name, False)[0][0]
 
     def unlink(self, name: bytes) -> None:
         self.native.unlink(name)
 
-    def copied(self, fd: int, target: bytes, size: int) -> None:
-        """Copies what a file holds; what could not be copied whole is removed."""
-        file = self.made(target, lambda: self.native.open_file(target, "wx", 0o600))
-        try:
-            try:
-                self.content(partial(os.lseek, fd), partial(_read, fd), file.pwrite, size)
-                file.truncate(size)
-            finally:
-                file.close()  # reports what could not be written
-        except BaseException:
-            with suppress(OSError, ValueError):
-                self.native.unlink(target)
-            raise
+    def rename(self, source: bytes, target: bytes) -> None:
+        self.native.rename(source, target)
+
+    def new_file(self, target: bytes) -> tuple[_native.File, bytes]:
+        return self.native.open_file(target, "wx", 0o600), target
+
+    def copied(self, fd: int, file: _native.File, size: int) -> None:
+        """Copies what a file holds."""
+        self.content(partial(os.lseek, fd), partial(_read, fd), file.pwrite, size)
+        file.truncate(size)
 
     def symlink(self, name: bytes, target: bytes, found: os.stat_result) -> None:
         leads = os.readlink(name, dir_fd=self.directory.fd)
-        self.made(target, lambda: self.native.symlink(leads, target))
-        self.symlinks += 1
-        if self.owners:
-            self.native.chown(target, found.st_uid, found.st_gid, False)
-        self.native.utime(target, _parts(found.st_atime_ns), _parts(found.st_mtime_ns), False)
+
+        def make(at: bytes) -> bytes:
+            self.native.symlink(leads, at)
+            return at
+
+        with self.made(target, make) as at:
+            self.symlinks += 1
+            if self.owners:
+                self.native.chown(at, found.st_uid, found.st_gid, False)
+            self.native.utime(at, _parts(found.st_atime_ns), _parts(found.st_mtime_ns), False)
 
     def finish(self, target: bytes, fd: int, found: os.stat_result) -> None:
         """Gives a file or directory what its inode says."""

@@ -12,17 +12,27 @@ import os
 import stat as modes
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._names import decode
 from ._reports import CopyReport
 from ._trees import Copy, Directory, Frame, identity, not_empty
 
+if TYPE_CHECKING:
+    from . import _native
+
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _AnotherFile(Exception):
+    """What was copied before is gone, and its name is another file's."""
 
 
 class CopyOut(Copy):
     """From the volume to the host."""
+
+    # What must not be replaced: the volume is read from it.
+    image: tuple[int, int] | None = None
 
     def start(self, source: bytes, target: str) -> CopyReport:
         source = self.native.realpath(source)
@@ -75,7 +85,7 @@ class CopyOut(Copy):
         except FileExistsError:
             if not self.overwrite:
                 raise
-            if not modes.S_ISDIR(self.mode_at(name)):
+            if not modes.S_ISDIR(self.replaceable(name)):
                 self.unlink(name)
                 os.mkdir(name, 0o700, dir_fd=self.directory.fd)
         self.directory.down(name, True)
@@ -90,62 +100,75 @@ class CopyOut(Copy):
         if inode in self.first and self.linked(name, *self.first[inode]):
             self.links += 1
             return
-        fd = self.made(name, lambda: os.open(name, _NEW_FILE, 0o600, dir_fd=self.directory.fd))
+        content = self.native.open_file(source, "r", 0)
         try:
-            try:
-                self.copied(source, fd)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(name, dir_fd=self.directory.fd)
-                raise
-            self.files += 1
-            if links > 1:
-                self.first[inode] = (target, identity(os.fstat(fd)))
-            self.finish(fd, source, found)
+            with self.made(name, self.new_file) as fd:
+                try:
+                    self.copied(content, fd)
+                    self.finish(fd, source, found)
+                    same = identity(os.fstat(fd))
+                finally:
+                    os.close(fd)
         finally:
-            os.close(fd)
+            content.close()
+        self.files += 1
+        if links > 1:
+            self.first[inode] = (target, same)
+
+    def new_file(self, name: bytes) -> int:
+        return os.open(name, _NEW_FILE, 0o600, dir_fd=self.directory.fd)
 
     def linked(self, name: bytes, first: bytes, same: tuple[int, int]) -> bool:
         """Makes a hard link to what was copied before; whether it could, and it is that file."""
         path = first[len(self.root) :].lstrip(b"/")
         here = self.directory.fd
+
+        def link(at: bytes) -> bytes:
+            os.link(path, at, src_dir_fd=self.top, dst_dir_fd=here, follow_symlinks=False)
+            return at
+
         try:
-            self.made(
-                name, lambda: os.link(path, name, src_dir_fd=self.top, dst_dir_fd=here, follow_symlinks=False)
-            )
+            with self.made(name, link) as at:
+                if identity(os.stat(at, dir_fd=here, follow_symlinks=False)) != same:
+                    raise _AnotherFile
         except (FileExistsError, IsADirectoryError):
             raise
-        except OSError:
+        except (OSError, _AnotherFile):
             return False
-        if identity(os.stat(name, dir_fd=here, follow_symlinks=False)) == same:
-            return True
-        os.unlink(name, dir_fd=here)
-        return False
+        return True
 
-    def mode_at(self, name: bytes) -> int:
-        return os.stat(name, dir_fd=self.directory.fd, follow_symlinks=False).st_mode
+    def replaceable(self, name: bytes) -> int:
+        there = os.stat(name, dir_fd=self.directory.fd, follow_symlinks=False)
+        if identity(there) == self.image:
+            raise OSError(errno.EBUSY, "this is the image that is read")
+        return there.st_mode
 
     def unlink(self, name: bytes) -> None:
         os.unlink(name, dir_fd=self.directory.fd)
 
-    def copied(self, source: bytes, fd: int) -> None:
+    def rename(self, source: bytes, target: bytes) -> None:
+        here = self.directory.fd
+        os.rename(source, target, src_dir_fd=here, dst_dir_fd=here)
+
+    def copied(self, file: _native.File, fd: int) -> None:
         """Copies what a file holds."""
-        file = self.native.open_file(source, "r", 0)
-        try:
-            size = file.stat()[0][5]
-            self.content(file.seek, file.pread_into, partial(os.pwrite, fd), size)
-            os.ftruncate(fd, size)
-        finally:
-            file.close()
+        size = file.stat()[0][5]
+        self.content(file.seek, file.pread_into, partial(os.pwrite, fd), size)
+        os.ftruncate(fd, size)
 
     def symlink(self, name: bytes, source: bytes, found: Any) -> None:
         leads = self.native.readlink(source)
         here = self.directory.fd
-        self.made(name, lambda: os.symlink(leads, name, dir_fd=here))
-        self.symlinks += 1
-        if self.owners:
-            os.chown(name, found[0][3], found[0][4], dir_fd=here, follow_symlinks=False)
-        os.utime(name, ns=found[1][:2], dir_fd=here, follow_symlinks=False)
+
+        def make(at: bytes) -> bytes:
+            os.symlink(leads, at, dir_fd=here)
+            return at
+
+        with self.made(name, make) as at:
+            self.symlinks += 1
+            if self.owners:
+                os.chown(at, found[0][3], found[0][4], dir_fd=here, follow_symlinks=False)
+            os.utime(at, ns=found[1][:2], dir_fd=here, follow_symlinks=False)
 
     def finish(self, fd: int, source: bytes, found: Any) -> None:
         """Gives a file or directory what its inode says. Times come last: the rest would change them."""

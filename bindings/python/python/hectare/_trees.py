@@ -5,7 +5,8 @@ Invariants:
   (`Directory`), and no symbolic link is followed. Names that no directory of the host could hold (`..`, a
   slash) are errors. So no image can lead a copy out of its target, even if another process changes the
   target meanwhile. A directory is entered once: a damaged volume can't have a copy go round, or on for ever.
-- *Made anew.* A file that is written was made by this copy: what is in the way is an error, or is removed.
+- *Made anew.* A file that is written was made by this copy. What is in the way is an error, or is replaced in
+  one step by what is finished: if that fails, the old one stays.
 - *One descriptor.* Trees may be deeper than a process may have files open, and than Python recurses.
 
 Hazard: symbolic links are copied as they are, and may lead anywhere. Who follows them later leaves the copy.
@@ -19,6 +20,7 @@ import errno
 import os
 import shutil
 import stat as modes
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, TypeVar, Union
 
 from ._names import decode
@@ -194,24 +196,44 @@ class Copy:
                 done += write(self.buffer[done:length], start + done)
             start += length
 
-    def made(self, name: bytes, make: Callable[[], _T]) -> _T:
-        """What `make` makes at a name, in the place of what is there if that may be replaced."""
+    @contextmanager
+    def made(self, name: bytes, make: Callable[[bytes], _T]) -> Iterator[_T]:
+        """What `make` makes at a name; removed again if it can't be finished.
+
+        If something is in the way, it is made at another name and finished there, and replaces that then.
+        """
+        at = name
         try:
-            return make()
+            made = make(at)
         except FileExistsError:
             if not self.overwrite:
                 raise
-        if modes.S_ISDIR(self.mode_at(name)):
-            raise IsADirectoryError(errno.EISDIR, "a directory is in the way", decode(name))
-        self.unlink(name)
-        return make()
+            if modes.S_ISDIR(self.replaceable(name)):
+                raise IsADirectoryError(errno.EISDIR, "a directory is in the way", decode(name)) from None
+            at = _beside(name)
+            made = make(at)
+        try:
+            yield made
+            if at != name:
+                self.rename(at, name)
+        except BaseException:
+            with suppress(OSError, ValueError):
+                self.unlink(at)
+            raise
+        if at != name:
+            with suppress(FileNotFoundError):
+                self.unlink(at)  # of two names of one file, renaming leaves both
 
-    def mode_at(self, name: bytes) -> int:
-        """The mode of what is at a name of the target."""
+    def replaceable(self, name: bytes) -> int:
+        """The mode of what is at a name of the target; an error if it must stay."""
         raise NotImplementedError
 
     def unlink(self, name: bytes) -> None:
         """Removes a name of the target."""
+        raise NotImplementedError
+
+    def rename(self, source: bytes, target: bytes) -> None:
+        """Gives what is at a name of the target another one, in place of what that named."""
         raise NotImplementedError
 
     def mode(self, mode: int) -> int:
@@ -243,6 +265,12 @@ def identity(found: os.stat_result) -> tuple[int, int]:
 def joined(directory: bytes, name: bytes) -> bytes:
     """The path of a name in a directory."""
     return directory + name if directory.endswith(b"/") else directory + b"/" + name
+
+
+def _beside(name: bytes) -> bytes:
+    """A name for what will replace a name in the same directory."""
+    directory, slash, _ = name.rpartition(b"/")
+    return directory + slash + b".hectare-" + os.urandom(8).hex().encode()
 
 
 def _sought(seek: _Seek, at: int, whence: int, size: int) -> int:

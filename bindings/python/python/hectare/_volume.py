@@ -15,6 +15,7 @@ import traceback
 import uuid as uuids
 import warnings
 import weakref
+from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, Callable, Iterator, TypeVar
 
@@ -25,7 +26,7 @@ from ._files import VolumeFile, flags_of, wrapped
 from ._names import StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
 from ._reports import CopyReport, Extent, FreeBucket, FreeSpace, Space
-from ._trees import HostPath, Ignore
+from ._trees import HostPath, Ignore, identity
 
 _T = TypeVar("_T")
 _NANOSECONDS = 1_000_000_000
@@ -122,6 +123,9 @@ class Volume:
         self._lock = threading.RLock()  # a file that is collected meanwhile may come here
         self.image = image
         """The name of the image, as it was given to `hectare.open`, as `str`."""
+        self._file: tuple[int, int] | None = None
+        with suppress(OSError, ValueError):  # the name of an image need not be a file's
+            self._file = identity(os.stat(image))
         _open_volumes.add(self)
 
     # The volume as a whole.
@@ -462,8 +466,10 @@ class Volume:
         times of birth, flags such as immutable, and devices, pipes and sockets, which the report names.
 
         `host_dir` must be empty, unless `overwrite` is true: then directories are merged, and what is in the
-        way of a file is removed, if it is no directory. Nothing is written through a symbolic link, and no
-        name in an image leads out of `host_dir`; but a link that was copied may lead anywhere.
+        way of a file or directory is replaced, if it is neither a directory nor the image. A file replaces
+        another in one step, when it is whole; there must be room for both. Nothing is written through a
+        symbolic link, and no name in an image leads out of `host_dir`; but a link that was copied may lead
+        anywhere.
 
         `ignore` is as for `shutil.copytree`: given a directory and its names, it returns those to leave out.
 
@@ -472,6 +478,7 @@ class Volume:
         two directories (`FileNotFoundError`, `NotADirectoryError`, `FileExistsError`) is raised before.
         """
         copy = CopyOut(self._native, overwrite, owners, xattrs, ignore)
+        copy.image = self._file
         return copy.start(self._bytes(path), os.fsdecode(host_dir))
 
     def copy_in(
