@@ -295,6 +295,57 @@ def test_a_copy_does_not_replace_the_image_that_it_reads(volume, image):
     assert image.stat().st_ino == before.st_ino
 
 
+@pytest.mark.parametrize("size, now", [(3, 2), (3 << 20, 1 << 20), (3 << 20, 0), (3, 4), (0, 1)])
+def test_a_file_whose_length_changes_is_reported(volume, tmp_path, monkeypatch, size, now):
+    source, real, changed = tmp_path / "source", os.open, []
+    source.mkdir()
+    (source / "f").write_bytes(b"x" * size)
+    (source / "hole").write_bytes(b"")
+    os.truncate(source / "hole", size)
+
+    def opened(name, *arguments, **more):  # what changes is the file that is open, after it was looked at
+        fd = real(name, *arguments, **more)
+        changed.extend([fd] if name in (b"f", b"hole") else [])
+        return fd
+
+    def fstat(fd, real=os.fstat):
+        found = real(fd)
+        if fd in changed:
+            changed.remove(fd)
+            os.truncate(f"/proc/self/fd/{fd}", now)
+        return found
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "fstat", fstat)
+    with pytest.raises(shutil.Error) as failed:
+        volume.copy_in(source, "/copy")
+    reason = f"it became {'longer' if now > size else 'shorter'} while it was copied"
+    assert reasons(failed) == {("f", reason), ("hole", reason)}
+    assert volume.listdir("/copy") == []
+
+
+def test_a_file_of_the_volume_whose_length_changes_is_reported(volume, tmp_path):
+    class Changing(Hostile):
+        def entries(self, path):
+            return self.native.entries(path)
+
+        def open_file(self, path, flags, mode):
+            file = self.native.open_file(path, flags, mode)
+            return types.SimpleNamespace(
+                stat=lambda: (file.stat(), self.native.truncate(path, 2 if path == b"/top/less" else 4))[0],
+                **{name: getattr(file, name) for name in ("seek", "pread_into", "close")},
+            )
+
+    volume.mkdir("/top")
+    for name in ("less", "more"):
+        volume.write_text(f"/top/{name}", "old")
+    with pytest.raises(shutil.Error) as failed:
+        CopyOut(Changing(volume._native, ""), False, False, False, None).start(b"/top", str(tmp_path / "out"))
+    changes = [("less", "shorter"), ("more", "longer")]
+    assert reasons(failed) == {(name, f"it became {how} while it was copied") for name, how in changes}
+    assert os.listdir(tmp_path / "out") == []
+
+
 def patched(image, old, new):
     """Replaces all that is in an image by what is as long."""
     assert len(old) == len(new)

@@ -176,24 +176,29 @@ class Copy:
         return sorted(name for name in found if decode(name) not in ignored)
 
     def content(self, seek: _Seek, read: _Transfer, write: _Transfer, size: int) -> None:
-        """Copies what a file holds; holes stay holes."""
+        """Copies what a file holds; holes stay holes. That its length changed meanwhile is an error."""
         at = 0
         while at < size:
             start = _sought(seek, at, os.SEEK_DATA, size)
             end = _sought(seek, start, os.SEEK_HOLE, size)
-            self.data += end - start
             self.range(start, end, read, write)
             at = end
+        # Also of a hole at the end, and of files whose length is told as 0, as those of /proc.
+        if size > 0 and read(self.buffer[:1], size - 1) == 0:
+            raise _shorter()
+        if read(self.buffer[:1], size) > 0:
+            raise OSError(errno.EIO, "it became longer while it was copied")
 
     def range(self, start: int, end: int, read: _Transfer, write: _Transfer) -> None:
-        """Copies a range of a file. It ends early where the file was cut meanwhile."""
+        """Copies a range of a file."""
         while start < end:
             length = read(self.buffer[: min(_CHUNK, end - start)], start)
             if length == 0:
-                return
+                raise _shorter()
             done = 0
             while done < length:
                 done += write(self.buffer[done:length], start + done)
+            self.data += length
             start += length
 
     @contextmanager
@@ -265,6 +270,10 @@ def identity(found: os.stat_result) -> tuple[int, int]:
 def joined(directory: bytes, name: bytes) -> bytes:
     """The path of a name in a directory."""
     return directory + name if directory.endswith(b"/") else directory + b"/" + name
+
+
+def _shorter() -> OSError:
+    return OSError(errno.EIO, "it became shorter while it was copied")
 
 
 def _beside(name: bytes) -> bytes:

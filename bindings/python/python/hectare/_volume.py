@@ -474,8 +474,9 @@ class Volume:
         `ignore` is as for `shutil.copytree`: given a directory and its names, it returns those to leave out.
 
         Raises `shutil.Error`, an `OSError`, when all that can be copied is: its only argument is a list of
-        source, target and reason. A file that could not be copied whole is removed. What is wrong with the
-        two directories (`FileNotFoundError`, `NotADirectoryError`, `FileExistsError`) is raised before.
+        source, target and reason. A file that could not be copied whole is removed, also one whose length
+        changed while it was copied. What is wrong with the two directories (`FileNotFoundError`,
+        `NotADirectoryError`, `FileExistsError`) is raised before.
         """
         copy = CopyOut(self._native, overwrite, owners, xattrs, ignore)
         copy.image = self._file
