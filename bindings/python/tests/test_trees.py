@@ -152,6 +152,58 @@ def test_attributes_of_users_are_kept_if_asked(volume, host, tmp_path):
     assert volume.listxattr("/without/text") == []
 
 
+def test_attributes_that_can_t_be_kept_leave_the_others(volume, tmp_path, monkeypatch):
+    """Neither an attribute nor an owner that is refused keeps a file from its times."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    (source / "d").mkdir(parents=True)
+    (source / "f").write_text("text")
+    (source / "l").symlink_to("f")
+    (source / "f").chmod(0o640)
+    for name in ("f", "l", "d", "."):
+        os.utime(source / name, ns=(TIME, TIME), follow_symlinks=False)
+    refused = OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    def refuse(*_, **__):
+        raise refused
+
+    class Refusing(Hostile):
+        setxattr = chown = refuse
+
+    def copied(copy, source, target, kept):
+        with pytest.raises(shutil.Error) as failed:
+            copy.start(source, target)
+        assert {name for name, _ in reasons(failed)} == {"f", "l", "d", os.path.basename(os.fsdecode(source))}
+        times = {kept(name).st_mtime_ns for name in ("f", "l", "d", ".")}
+        assert times == {TIME} and stat.S_IMODE(kept("f").st_mode) == 0o600
+
+    monkeypatch.setattr(os, "listxattr", lambda fd: ["user.a", "user.b"])
+    monkeypatch.setattr(os, "getxattr", lambda fd, name: b"value")
+    volume.mkdir("/in")
+    copy = CopyIn(Refusing(volume._native, ""), False, True, True, None)
+    copied(copy, str(source), b"/in", lambda name: volume.lstat(f"/in/{name}"))
+    volume.copy_in(source, "/whole")
+    for name in ("fchown", "chown", "setxattr"):
+        monkeypatch.setattr(os, name, refuse)
+    copy = CopyOut(volume._native, False, True, True, None)
+    copied(copy, b"/whole", str(out), lambda name: (out / name).lstat())
+    assert len(copy.errors) == 4
+
+
+def test_an_owner_whose_number_is_minus_one_is_an_error(volume, tmp_path):
+    volume.mkdir("/top")
+    volume.write_text("/top/f", "text")
+    volume.symlink("f", "/top/l")
+    for name, owner in [("f", (0xFFFFFFFF, 0)), ("l", (0, 0xFFFFFFFF))]:
+        volume._native.chown(f"/top/{name}".encode(), *owner, False)
+    volume.chmod("/top/f", 0o6755)
+    copy = CopyOut(volume._native, False, True, False, None)
+    with pytest.raises(shutil.Error) as failed:
+        copy.start(b"/top", str(tmp_path / "out"))
+    reason = "there is no such owner: -1 leaves the owner as it is"
+    assert {one for one in reasons(failed) if one[0] != "top"} == {("f", reason), ("l", reason)}
+    assert stat.S_IMODE((tmp_path / "out/f").stat().st_mode) == 0o600
+
+
 def test_nothing_is_overwritten_unless_asked(volume, tmp_path):
     volume.makedirs("/from/d")
     volume.write_text("/from/f", "new")
@@ -392,6 +444,19 @@ def test_an_image_can_t_lead_a_copy_out_of_its_target(tmp_path):
             assert os.listdir(out.parent) == ["out"] and not os.path.exists("/tmp/esca")
             assert set(os.listdir(out)) <= {"TWIN", "PAIR", "dots", "good"}
     assert os.listdir(outside) == ["victim"] and (outside / "victim").read_text() == "precious"
+
+
+def test_a_nul_in_the_target_of_a_link_is_an_error_of_the_link_alone(tmp_path):
+    image, out = tmp_path / "disk.img", tmp_path / "out"
+    hectare.mkfs(image, "8M", features="^metadata_csum")
+    with hectare.open(image, "rw") as volume:
+        volume.symlink("leads/there", "/a")
+        volume.write_text("/b", "good")
+    patched(image, b"leads/there", b"leads\0there")
+    with hectare.open(image) as volume, pytest.raises(shutil.Error) as failed:
+        volume.copy_out("/", out)
+    assert reasons(failed) == {("a", "the link's target has a NUL")}
+    assert (out / "b").read_text() == "good" and not (out / "a").is_symlink()
 
 
 class Hostile:

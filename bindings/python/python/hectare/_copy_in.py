@@ -48,9 +48,9 @@ class CopyIn(Copy):
         if modes.S_ISDIR(found.st_mode):
             return self.into(name, source, target)
         if modes.S_ISREG(found.st_mode):
-            self.file(name, target)
+            self.file(name, source, target)
         elif modes.S_ISLNK(found.st_mode):
-            self.symlink(name, target, found)
+            self.symlink(name, source, target, found)
         else:
             self.left_out.append(os.fsdecode(source))
         return None
@@ -76,9 +76,9 @@ class CopyIn(Copy):
                 self.native.mkdir(target, 0o700)
 
     def leave(self, frame: Frame, below: int) -> None:
-        self.finish(frame.target, below, frame.found)
+        self.finish(frame.target, below, frame.source, frame.target, frame.found)
 
-    def file(self, name: bytes, target: bytes) -> None:
+    def file(self, name: bytes, source: bytes, target: bytes) -> None:
         fd = os.open(name, _OLD_FILE, dir_fd=self.directory.fd)
         try:
             found = os.fstat(fd)
@@ -95,7 +95,7 @@ class CopyIn(Copy):
                     self.copied(fd, file, found.st_size)
                 finally:
                     file.close()  # reports what could not be written
-                self.finish(at, fd, found)
+                self.finish(at, fd, source, target, found)
             self.files += 1
             if found.st_nlink > 1:
                 self.first[key] = target
@@ -130,7 +130,7 @@ class CopyIn(Copy):
         self.content(partial(os.lseek, fd), partial(_read, fd), file.pwrite, size)
         file.truncate(size)
 
-    def symlink(self, name: bytes, target: bytes, found: os.stat_result) -> None:
+    def symlink(self, name: bytes, source: bytes, target: bytes, found: os.stat_result) -> None:
         leads = os.readlink(name, dir_fd=self.directory.fd)
 
         def make(at: bytes) -> bytes:
@@ -138,21 +138,27 @@ class CopyIn(Copy):
             return at
 
         with self.made(target, make) as at:
-            self.symlinks += 1
+            if self.owners:
+                with self.collected(source, target):
+                    self.native.chown(at, found.st_uid, found.st_gid, False)
+            with self.collected(source, target):
+                self.native.utime(at, _parts(found.st_atime_ns), _parts(found.st_mtime_ns), False)
+        self.symlinks += 1
+
+    def finish(self, at: bytes, fd: int, source: bytes, target: bytes, found: os.stat_result) -> None:
+        """Gives what is at a name, for now, what its inode says, each as far as it can be given."""
+        if self.xattrs:
+            with self.collected(source, target):
+                for attribute in map(os.fsencode, os.listxattr(fd)):
+                    if attribute.startswith(b"user."):
+                        with self.collected(source, target):
+                            self.native.setxattr(at, attribute, os.getxattr(fd, attribute), 0, False)
+        with self.collected(source, target):
             if self.owners:
                 self.native.chown(at, found.st_uid, found.st_gid, False)
+            self.native.chmod(at, self.mode(found.st_mode))  # no set-id bits for another owner
+        with self.collected(source, target):
             self.native.utime(at, _parts(found.st_atime_ns), _parts(found.st_mtime_ns), False)
-
-    def finish(self, target: bytes, fd: int, found: os.stat_result) -> None:
-        """Gives a file or directory what its inode says."""
-        if self.xattrs:
-            for attribute in map(os.fsencode, os.listxattr(fd)):
-                if attribute.startswith(b"user."):
-                    self.native.setxattr(target, attribute, os.getxattr(fd, attribute), 0, False)
-        if self.owners:
-            self.native.chown(target, found.st_uid, found.st_gid, False)
-        self.native.chmod(target, self.mode(found.st_mode))
-        self.native.utime(target, _parts(found.st_atime_ns), _parts(found.st_mtime_ns), False)
 
 
 def _read(fd: int, buffer: memoryview, offset: int) -> int:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from . import _native
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# As the number of a user or a group, it is -1.
+_NO_ID = 0xFFFF_FFFF
 
 
 class _AnotherFile(Exception):
@@ -70,7 +72,7 @@ class CopyOut(Copy):
         if kind == modes.S_IFREG:
             self.file(name, source, target, found)
         elif kind == modes.S_IFLNK:
-            self.symlink(name, source, found)
+            self.symlink(name, source, target, found)
         else:
             self.left_out.append(decode(source))
         return None
@@ -93,7 +95,7 @@ class CopyOut(Copy):
         return Frame(source, target, names, found)
 
     def leave(self, frame: Frame, below: int) -> None:
-        self.finish(below, frame.source, frame.found)
+        self.finish(below, frame.source, frame.target, frame.found)
 
     def file(self, name: bytes, source: bytes, target: bytes, found: Any) -> None:
         _, inode, links, *_ = found[0]
@@ -105,7 +107,7 @@ class CopyOut(Copy):
             with self.made(name, self.new_file) as fd:
                 try:
                     self.copied(content, fd)
-                    self.finish(fd, source, found)
+                    self.finish(fd, source, target, found)
                     same = identity(os.fstat(fd))
                 finally:
                     os.close(fd)
@@ -156,8 +158,10 @@ class CopyOut(Copy):
         self.content(file.seek, file.pread_into, partial(os.pwrite, fd), size)
         os.ftruncate(fd, size)
 
-    def symlink(self, name: bytes, source: bytes, found: Any) -> None:
+    def symlink(self, name: bytes, source: bytes, target: bytes, found: Any) -> None:
         leads = self.native.readlink(source)
+        if b"\0" in leads:  # which Python would refuse by a ValueError
+            raise OSError(errno.EUCLEAN, "the link's target has a NUL")
         here = self.directory.fd
 
         def make(at: bytes) -> bytes:
@@ -165,19 +169,40 @@ class CopyOut(Copy):
             return at
 
         with self.made(name, make) as at:
-            self.symlinks += 1
             if self.owners:
-                os.chown(at, found[0][3], found[0][4], dir_fd=here, follow_symlinks=False)
-            os.utime(at, ns=found[1][:2], dir_fd=here, follow_symlinks=False)
+                with self.collected(source, target):
+                    os.chown(at, *_owners(found), dir_fd=here, follow_symlinks=False)
+            with self.collected(source, target):
+                os.utime(at, ns=found[1][:2], dir_fd=here, follow_symlinks=False)
+        self.symlinks += 1
 
-    def finish(self, fd: int, source: bytes, found: Any) -> None:
-        """Gives a file or directory what its inode says. Times come last: the rest would change them."""
-        (mode, _, _, uid, gid, _), times, _ = found
+    def finish(self, fd: int, source: bytes, target: bytes, found: Any) -> None:
+        """Gives a file or directory what its inode says, each as far as it can be given.
+
+        Times come last: the rest would change them.
+        """
         if self.xattrs:
-            for attribute in self.native.listxattr(source, False):
-                if attribute.startswith(b"user."):
-                    os.setxattr(fd, attribute, self.native.getxattr(source, attribute, False))
-        if self.owners:
-            os.fchown(fd, uid, gid)
-        os.fchmod(fd, self.mode(mode))
-        os.utime(fd, ns=times[:2])
+            with self.collected(source, target):
+                for attribute in self.native.listxattr(source, False):
+                    if attribute.startswith(b"user."):
+                        with self.collected(source, target):
+                            self.attribute(fd, source, attribute)
+        with self.collected(source, target):
+            if self.owners:
+                os.fchown(fd, *_owners(found))
+            os.fchmod(fd, self.mode(found[0][0]))  # no set-id bits for another owner
+        with self.collected(source, target):
+            os.utime(fd, ns=found[1][:2])
+
+    def attribute(self, fd: int, source: bytes, attribute: bytes) -> None:
+        if b"\0" in attribute:
+            raise OSError(errno.EUCLEAN, "the name of an attribute has a NUL")
+        os.setxattr(fd, attribute, self.native.getxattr(source, attribute, False))
+
+
+def _owners(found: Any) -> tuple[int, int]:
+    """The user and the group that an inode names, if `chown` can give it to them."""
+    _, _, _, uid, gid, _ = found[0]
+    if _NO_ID in (uid, gid):
+        raise OSError(errno.EINVAL, "there is no such owner: -1 leaves the owner as it is")
+    return uid, gid
