@@ -556,7 +556,9 @@ def test_a_file_that_others_replace_gets_no_link(volume, tmp_path):
             os.link(tmp_path / "victim", out / "a")
         return []
 
-    assert volume.copy_out("/top", out, ignore=ignore).links == 0
+    with pytest.raises(shutil.Error) as failed:
+        volume.copy_out("/top", out, ignore=ignore)
+    assert reasons(failed) == {("again", "a file of its own, no hard link: the first one was replaced")}
     assert (out / "b/again").read_text() == "own" and (tmp_path / "victim").stat().st_nlink == 2
 
 
@@ -580,6 +582,57 @@ def test_an_inode_that_is_another_file_s_by_now_gets_no_link(volume, tmp_path, m
     monkeypatch.setattr(os, "fstat", fstat)
     report = volume.copy_in(source, "/copy")
     assert report.links == 0 and volume.read_text("/copy/b")[:3] == "two"
+
+
+@pytest.mark.parametrize("number", [errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EACCES])
+def test_a_hard_link_that_is_refused_is_a_file_and_is_reported(volume, tmp_path, monkeypatch, number):
+    source, out, refused = tmp_path / "source", tmp_path / "out", OSError(number, os.strerror(number))
+    source.mkdir()
+    (source / "a").write_text("text")
+    os.link(source / "a", source / "b")
+    volume.copy_in(source, "/whole")
+
+    def refuse(*_, **__):
+        raise refused
+
+    class Refusing(Hostile):
+        link = refuse
+
+    def copied(copy, *arguments):
+        expected = {("b", f"a file of its own, no hard link: {refused.strerror}")}
+        if number != errno.EACCES:
+            assert copy.start(*arguments).files == 2
+            return
+        with pytest.raises(shutil.Error) as failed:
+            copy.start(*arguments)
+        assert reasons(failed) == expected
+
+    monkeypatch.setattr(os, "link", refuse)
+    volume.mkdir("/in")
+    copied(CopyIn(Refusing(volume._native, ""), False, False, False, None), str(source), b"/in")
+    copied(CopyOut(volume._native, False, False, False, None), b"/whole", str(out))
+    assert volume.read_text("/in/b") == (out / "b").read_text() == "text"
+
+
+def test_a_link_count_that_is_wrong_does_not_multiply_content(volume, tmp_path):
+    class Miscounted(Hostile):
+        def entries(self, path):
+            return self.native.entries(path)
+
+        def stat(self, path, follow):
+            (mode, inode, _, *rest), *more = self.native.stat(path, follow)
+            return ((mode, inode, 1, *rest), *more)
+
+    volume.mkdir("/top")
+    volume.write_bytes("/top/a", b"x" * 1000)
+    for name in "bc":
+        volume.link("/top/a", f"/top/{name}")
+    copy = CopyOut(Miscounted(volume._native, ""), False, False, False, None)
+    with pytest.raises(shutil.Error) as failed:
+        copy.start(b"/top", str(tmp_path / "out"))
+    reason = "the file has several names and a link count below 2"
+    assert reasons(failed) == {("b", reason), ("c", reason)}
+    assert copy.data == 1000 and os.listdir(tmp_path / "out") == ["a"]
 
 
 def test_errors_are_collected_and_the_rest_is_copied(volume, host, tmp_path):
@@ -679,3 +732,17 @@ def test_trees_may_be_deeper_than_python_recurses(volume, tmp_path):
     finally:
         sys.setrecursionlimit(before)
     assert out.directories == back.directories == depth + 1 and found == [1, 1, 1]
+
+
+def test_hard_links_are_kept_where_paths_are_too_long(volume, tmp_path):
+    path, depth = b"/top", 20
+    volume.mkdir(path)
+    for _ in range(depth):
+        path += b"/" + b"n" * 250
+        volume.mkdir(path)
+    volume.write_text(path + b"/a", "text")
+    volume.link(path + b"/a", path + b"/b")
+    out = volume.copy_out("/top", tmp_path / "out")
+    back = volume.copy_in(tmp_path / "out", "/again")
+    assert (out.files, out.links) == (back.files, back.links) == (1, 1)
+    assert volume.stat(path.replace(b"/top", b"/again") + b"/b").st_nlink == 2

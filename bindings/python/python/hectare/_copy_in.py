@@ -87,7 +87,7 @@ class CopyIn(Copy):
             # A file with one name has no other; and an inode may be another file's by now.
             key = (*identity(found), found.st_size, found.st_mtime_ns)
             first = self.first.get(key) if found.st_nlink > 1 else None
-            if first is not None and self.linked(first, target):
+            if first is not None and self.linked(first, source, target):
                 self.links += 1
                 return
             with self.made(target, self.new_file) as (file, at):
@@ -102,14 +102,15 @@ class CopyIn(Copy):
         finally:
             os.close(fd)
 
-    def linked(self, first: bytes, target: bytes) -> bool:
+    def linked(self, first: bytes, source: bytes, target: bytes) -> bool:
         """Makes a hard link to what was copied before; whether it could."""
         try:
             with self.made(target, partial(self.native.link, first)):
                 pass
         except (FileExistsError, IsADirectoryError):
             raise
-        except OSError:  # there are no more links to a file than 65,000
+        except OSError as error:  # there are no more links to a file than 65,000
+            self.unlinked(source, target, error)
             return False
         return True
 

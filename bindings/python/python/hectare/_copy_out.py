@@ -21,13 +21,12 @@ from ._trees import Copy, Directory, Frame, identity, not_empty
 if TYPE_CHECKING:
     from . import _native
 
+# Where a file was copied to, and what it is there.
+_First = tuple[bytes, tuple[int, int]]
+_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # As the number of a user or a group, it is -1.
 _NO_ID = 0xFFFF_FFFF
-
-
-class _AnotherFile(Exception):
-    """What was copied before is gone, and its name is another file's."""
 
 
 class CopyOut(Copy):
@@ -52,7 +51,8 @@ class CopyOut(Copy):
                 raise not_empty(target)
             self.root = os.fsencode(target)
             self.top = os.dup(self.directory.fd)
-            self.first: dict[int, tuple[bytes, tuple[int, int]]] = {}  # of files with several names
+            self.first: dict[int, _First] = {}  # of files with several names
+            self.single: set[int] = set()  # files that have one, by their link count
             self.entered = {found[0][1]}  # directories, of which each has one name in a sound volume
             try:
                 return self.run(Frame(source, self.root, names, found))
@@ -99,9 +99,13 @@ class CopyOut(Copy):
 
     def file(self, name: bytes, source: bytes, target: bytes, found: Any) -> None:
         _, inode, links, *_ = found[0]
-        if inode in self.first and self.linked(name, *self.first[inode]):
+        if inode in self.first and self.linked(name, source, target, self.first[inode]):
             self.links += 1
             return
+        if links < 2:
+            if inode in self.single:
+                raise OSError(errno.EUCLEAN, "the file has several names and a link count below 2")
+            self.single.add(inode)
         content = self.native.open_file(source, "r", 0)
         try:
             with self.made(name, self.new_file) as fd:
@@ -120,24 +124,46 @@ class CopyOut(Copy):
     def new_file(self, name: bytes) -> int:
         return os.open(name, _NEW_FILE, 0o600, dir_fd=self.directory.fd)
 
-    def linked(self, name: bytes, first: bytes, same: tuple[int, int]) -> bool:
+    def linked(self, name: bytes, source: bytes, target: bytes, first: _First) -> bool:
         """Makes a hard link to what was copied before; whether it could, and it is that file."""
-        path = first[len(self.root) :].lstrip(b"/")
+        path, same = first
         here = self.directory.fd
 
         def link(at: bytes) -> bytes:
-            os.link(path, at, src_dir_fd=self.top, dst_dir_fd=here, follow_symlinks=False)
+            above, last = self.reached(path)
+            try:
+                os.link(last, at, src_dir_fd=above, dst_dir_fd=here, follow_symlinks=False)
+            finally:
+                os.close(above)
             return at
 
         try:
             with self.made(name, link) as at:
                 if identity(os.stat(at, dir_fd=here, follow_symlinks=False)) != same:
-                    raise _AnotherFile
+                    raise OSError(errno.ESTALE, "the first one was replaced")
         except (FileExistsError, IsADirectoryError):
             raise
-        except (OSError, _AnotherFile):
+        except OSError as error:
+            self.unlinked(source, target, error)
             return False
         return True
+
+    def reached(self, target: bytes) -> tuple[int, bytes]:
+        """A descriptor of the directory that a path below the top ends in, and the name there.
+
+        It goes down by single names, since the system follows links inside of paths, and limits their length.
+        """
+        *above, name = target[len(self.root) :].lstrip(b"/").split(b"/")
+        fd = os.dup(self.top)
+        try:
+            for part in above:
+                below = os.open(part, _WAY, dir_fd=fd)
+                os.close(fd)
+                fd = below
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, name
 
     def replaceable(self, name: bytes) -> int:
         there = os.stat(name, dir_fd=self.directory.fd, follow_symlinks=False)

@@ -39,6 +39,8 @@ _Transfer = Callable[[Any, int], int]  # a buffer, and an offset in the file
 _CHUNK = 1 << 20
 # Of the bits of a mode, those that give nobody the rights of another.
 _HARMLESS = 0o1777
+# What a link fails with where the target has no room for it, or no links: that is no error of a copy.
+_NO_LINKS = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -240,6 +242,12 @@ class Copy:
     def rename(self, source: bytes, target: bytes) -> None:
         """Gives what is at a name of the target another one, in place of what that named."""
         raise NotImplementedError
+
+    def unlinked(self, source: bytes, target: bytes, error: OSError) -> None:
+        """Reports that a file is copied again for want of a hard link, unless no link can be expected."""
+        if error.errno not in _NO_LINKS:
+            text = f"a file of its own, no hard link: {error.strerror}"
+            self.failed(source, target, OSError(error.errno, text))
 
     def mode(self, mode: int) -> int:
         """The bits of a mode that the copy has."""
