@@ -1,10 +1,13 @@
 """Paths of a volume, beside `pathlib`."""
 
 import errno
+import itertools
 import os
 import pathlib
 
 import pytest
+
+import hectare
 
 
 @pytest.fixture
@@ -252,3 +255,37 @@ def test_files_and_trees_are_copied(volume):
         volume.path("/none").copy("/x")
     (top / "alone").symlink_to("/nowhere")
     assert (top / "alone").copy("/alone", follow_symlinks=False).is_symlink()
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """A volume with a directory that lies in itself: `/d/below/loop` is `/d`."""
+    image = tmp_path / "endless.img"
+    hectare.mkfs(image, "8M", features="^metadata_csum,^has_journal,^dir_index")
+    with hectare.open(image, "rw") as volume:
+        volume.makedirs("/d/below/loop")
+        volume.write_text("/d/below/file", "text")
+        loop, top = (volume.stat(path).st_ino.to_bytes(4, "little") for path in ("/d/below/loop", "/d"))
+    content = image.read_bytes()
+    entry = content.index(b"\x04\x02loop") - 6
+    assert content[entry : entry + 4] == loop
+    image.write_bytes(content[:entry] + top + content[entry + 4 :])
+    with hectare.open(image) as volume:
+        yield volume
+
+
+def test_walks_of_a_directory_that_lies_in_itself_end(endless):
+    for topdown in (True, False):
+        seen = []
+        walked = endless.walk("/d", topdown, seen.append)
+        found = sorted((top, sorted(names)) for top, _, names in at_most(walked, 10))
+        assert found == [("/d", []), ("/d/below", ["file"])]
+        assert [(error.errno, error.filename) for error in seen] == [(errno.ELOOP, "/d/below/loop")]
+    with pytest.raises(OSError) as failed:
+        at_most(endless.path("/d").rglob("*"), 10)
+    assert (failed.value.errno, failed.value.filename) == (errno.ELOOP, "/d/below/loop")
+
+
+def at_most(found, limit):
+    """What an iterator has, up to a number."""
+    return list(itertools.islice(found, limit))

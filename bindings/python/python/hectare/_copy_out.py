@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ._names import decode
+from ._names import SEVERAL_NAMES, decode
 from ._reports import CopyReport
 from ._trees import Copy, Directory, Frame, identity, not_empty
 
@@ -80,7 +80,7 @@ class CopyOut(Copy):
     def into(self, name: bytes, source: bytes, target: bytes, found: Any) -> Frame:
         inode = found[0][1]
         if inode in self.entered:
-            raise OSError(errno.ELOOP, "the directory has several names: the volume is damaged")
+            raise OSError(errno.ELOOP, SEVERAL_NAMES)
         names = self.listed(source)
         try:
             os.mkdir(name, 0o700, dir_fd=self.directory.fd)

@@ -10,6 +10,8 @@ import errno
 import os
 from typing import Union
 
+# What is wrong with a directory that has more than one; the system has no link to a directory.
+SEVERAL_NAMES = "the directory has several names: the volume is damaged"
 StrPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 

@@ -23,7 +23,7 @@ from . import _native
 from ._copy_in import CopyIn
 from ._copy_out import CopyOut
 from ._files import VolumeFile, flags_of, wrapped
-from ._names import StrPath, decode, encode, path_bytes
+from ._names import SEVERAL_NAMES, StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
 from ._reports import CopyReport, Extent, FreeBucket, FreeSpace, Space
 from ._trees import HostPath, Ignore, identity
@@ -342,7 +342,8 @@ class Volume:
 
         Links to directories are among the directories, and are entered with `followlinks` only. If
         `topdown`, the list of directories may be changed in place: what is removed is left out, and the order
-        is that of the walk. A directory that can't be read is left out, and given to `onerror`.
+        is that of the walk. A directory that can't be read is left out, and the error given to `onerror`; so
+        is one that was entered already by another name, without `followlinks`: the volume is damaged then.
         """
         return self._walk(top, topdown, onerror, followlinks, True)
 
@@ -355,15 +356,19 @@ class Volume:
         links_are_directories: bool,
     ) -> Iterator[tuple[str, list[str], list[str]]]:
         """As `walk`; links to directories that are not followed count as directories or do not."""
-        # A stack rather than recursion: trees can be deep. A tuple is a directory whose turn has come.
-        stack: list[str | tuple[str, list[str], list[str]]] = [decode(self._bytes(top))]
+        # A stack rather than recursion: trees can be deep. Three are a directory whose turn has come, two one
+        # to enter: its path, and its inode if that is known.
+        stack: list[tuple[str, int | None] | tuple[str, list[str], list[str]]]
+        stack = [(decode(self._bytes(top)), None)]
+        entered: set[int] | None = None if followlinks else set()
         while stack:
-            path = stack.pop()
-            if isinstance(path, tuple):
-                yield path
+            turn = stack.pop()
+            if len(turn) == 3:
+                yield turn
                 continue
+            path, inode = turn
             try:
-                entries = list(self.scandir(path))
+                entries = self._entered(path, inode, entered)
             except OSError as error:
                 if onerror is not None:
                     onerror(error)
@@ -380,14 +385,23 @@ class Volume:
                 yield path, directories, others
             else:
                 stack.append((path, directories, others))
-            links = {entry.name: entry.is_symlink() for entry in entries}
+            found = {entry.name: (entry.is_symlink(), entry.inode()) for entry in entries}
             base = path if path.endswith("/") else path + "/"
             for name in reversed(directories):
                 below = base + name
                 # The caller may have added names.
-                is_link = links[name] if name in links else self.islink(below)
+                is_link, inode = found[name] if name in found else (self.islink(below), None)
                 if followlinks or not is_link:
-                    stack.append(below)
+                    stack.append((below, inode))
+
+    def _entered(self, path: str, inode: int | None, entered: set[int] | None) -> list[DirEntry]:
+        """What is in a directory, whose inode is remembered; an error if it was before."""
+        if entered is not None:
+            inode = self.stat(path).st_ino if inode is None else inode
+            if inode in entered:
+                raise OSError(errno.ELOOP, SEVERAL_NAMES, path)
+            entered.add(inode)
+        return list(self.scandir(path))
 
     def mkdir(self, path: StrPath | VolumePath, mode: int = 0o755) -> None:
         """Makes a directory; there is no umask."""
