@@ -74,6 +74,24 @@ def shown(root, owners=False):
     return found
 
 
+def accesses(root):
+    """When what is in a directory of the host was read, found without reading it."""
+    found = {b".": os.lstat(root).st_atime_ns}
+    below = [os.fsencode(root)]
+    while below:
+        top = below.pop()
+        fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOATIME)
+        for name in map(os.fsencode, os.listdir(fd)):
+            path = os.path.join(top, name)
+            own = os.lstat(path)
+            if not stat.S_ISFIFO(own.st_mode):
+                found[os.path.relpath(path, os.fsencode(root))] = own.st_atime_ns
+            if stat.S_ISDIR(own.st_mode):
+                below.append(path)
+        os.close(fd)
+    return found
+
+
 def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
@@ -84,6 +102,7 @@ def reasons(failed):
 
 
 def test_a_tree_comes_back_as_it_was(volume, host, tmp_path):
+    read = accesses(host)
     counts = volume.copy_in(host, "/srv/copy")
     assert counts.left_out == [str(host / "sub/pipe")]
     assert (counts.files, counts.links, counts.symlinks, counts.directories) == (7, 2, 3, 4)
@@ -94,11 +113,12 @@ def test_a_tree_comes_back_as_it_was(volume, host, tmp_path):
     assert stat.S_IMODE(volume.stat("/srv/copy/sub/run").st_mode) == 0o751
     assert volume.read_bytes(b"/srv/copy/caf\xe9") == b"no text"
     volume.mknod("/srv/copy/device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
-    volume.utime("/srv/copy", ns=(TIME, host.stat().st_mtime_ns))
+    volume.utime("/srv/copy", ns=(read[b"."], host.stat().st_mtime_ns))
     out = tmp_path / "new" / "out"
     back = volume.copy_out("/srv/copy", out)
     assert back.left_out == ["/srv/copy/device"]
     assert (back.files, back.links, back.symlinks, back.directories, back.data) == (7, 2, 3, 4, counts.data)
+    assert accesses(out) == read
     assert shown(out) == shown(host)
     assert (out / "sparse").stat().st_blocks * 512 < 1 << 20
     assert (out / "text").stat().st_nlink == 3
@@ -690,6 +710,67 @@ def test_what_is_wrong_with_the_two_directories_is_raised(volume, tmp_path):
     volume.symlink("lost+found", "/link")
     volume.copy_out("/link", tmp_path / "empty")
     assert os.listdir(tmp_path / "empty") == []
+
+
+def test_errors_name_the_directory_as_it_was_given(volume, tmp_path):
+    volume.makedirs("/a/d")
+    volume.write_text("/a/f", "text")
+    volume.symlink("a/d", "/to_d")
+    volume.symlink("a/f", "/to_f")
+    with pytest.raises(NotADirectoryError) as failed:
+        volume.copy_out("/to_f", tmp_path / "out")
+    assert failed.value.filename == "/to_f"
+    volume.write_text("/a/d/f", "text")
+    with pytest.raises(FileExistsError) as failed:
+        volume.copy_in(tmp_path, "/a/../to_d")
+    assert failed.value.filename == "/a/../to_d"
+
+
+def test_a_whole_volume_comes_out_and_goes_into_a_new_one(volume, host, tmp_path):
+    volume.copy_in(host, "/")
+    assert volume.copy_out("/", tmp_path / "out").directories == 5
+    other = tmp_path / "other.img"
+    hectare.mkfs(other, "64M")
+    with hectare.open(other, "rw") as new:
+        report = new.copy_in(tmp_path / "out", "/")
+        assert (report.directories, report.left_out) == (5, [])
+        assert sorted(new.listdir("/")) == sorted(volume.listdir("/"))
+        # In its place only, and only into a directory.
+        (tmp_path / "nested/d/lost+found").mkdir(parents=True)
+        new.makedirs("/nested/d/lost+found")
+        with pytest.raises(FileExistsError):
+            new.copy_in(tmp_path / "nested", "/nested")
+        (tmp_path / "top/lost+found").mkdir(parents=True)
+        new.mkdir("/file")
+        new.write_text("/file/lost+found", "precious")
+        with pytest.raises(shutil.Error):
+            new.copy_in(tmp_path / "top", "/file")
+        assert new.read_text("/file/lost+found") == "precious"
+    e2fsck_clean(other)
+    (tmp_path / "out/sub/deeper").chmod(0o700)
+
+
+def test_a_copy_that_lost_its_way_names_all_that_is_not_whole(volume, tmp_path):
+    out = tmp_path / "out"
+    volume.makedirs("/top/a/b")
+    for path in ("/top/a/b/f", "/top/a/z", "/top/z"):
+        volume.write_text(path, "text")
+
+    class Moving(Hostile):
+        def entries(self, path):
+            return self.native.entries(path)
+
+        def open_file(self, path, flags, mode):
+            if path == b"/top/a/b/f":
+                (out / "a/b").rename(tmp_path / "moved")
+            return self.native.open_file(path, flags, mode)
+
+    with pytest.raises(shutil.Error) as failed:
+        CopyOut(Moving(volume._native, ""), False, False, False, None).start(b"/top", str(out))
+    reason = "a directory was moved while it was copied"
+    assert [(source, why) for source, _, why in failed.value.args[0]] == [
+        (source, reason) for source in ("/top/a/b", "/top/a", "/top")
+    ]
 
 
 def test_reading_is_enough_to_copy_out_and_not_to_copy_in(image, host, tmp_path):

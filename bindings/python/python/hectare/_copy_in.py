@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ._names import decode
 from ._reports import CopyReport
-from ._trees import Copy, Directory, Frame, identity, not_empty
+from ._trees import Copy, Directory, Frame, identity, joined, not_empty
 
 if TYPE_CHECKING:
     from . import _native
@@ -28,18 +28,21 @@ _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class CopyIn(Copy):
     """From the host to the volume."""
 
-    def start(self, source: str, target: bytes) -> CopyReport:
-        """Copies into a directory of the volume, which is there; its path has no links."""
+    def start(self, source: str, given: bytes) -> CopyReport:
+        """Copies into a directory of the volume, which is there."""
         if not self.overwrite:
-            if any(name != b"lost+found" for name, _, _ in self.native.entries(target)):
-                raise not_empty(decode(target))
+            if any(name != b"lost+found" for name, _, _ in self.native.entries(given)):
+                raise not_empty(decode(given))
+        target = self.native.realpath(given)
+        self.kept_directory = joined(target, b"lost+found")
         self.directory = Directory(source)
         # Of files with several names: inode, size and time of change tell them apart.
         self.first: dict[tuple[int, int, int, int], bytes] = {}
         try:
             top = os.fsencode(source)
+            found = os.fstat(self.directory.fd)  # before it is read, which is an access
             names = self.kept(top, map(os.fsencode, os.listdir(self.directory.fd)))
-            return self.run(Frame(top, target, names, os.fstat(self.directory.fd)))
+            return self.run(Frame(top, target, names, found))
         finally:
             self.directory.close()
 
@@ -58,9 +61,10 @@ class CopyIn(Copy):
     def into(self, name: bytes, source: bytes, target: bytes) -> Frame:
         self.directory.down(name, False)
         try:
+            found = os.fstat(self.directory.fd)
             names = self.kept(source, map(os.fsencode, os.listdir(self.directory.fd)))
             self.made_directory(target)
-            return Frame(source, target, names, os.fstat(self.directory.fd))
+            return Frame(source, target, names, found)
         except BaseException:
             os.close(self.directory.up())
             raise
@@ -69,9 +73,10 @@ class CopyIn(Copy):
         try:
             self.native.mkdir(target, 0o700)
         except FileExistsError:
-            if not self.overwrite:
+            is_directory = modes.S_ISDIR(self.replaceable(target))
+            if not self.overwrite and not (is_directory and target == self.kept_directory):
                 raise
-            if not modes.S_ISDIR(self.replaceable(target)):
+            if not is_directory:
                 self.unlink(target)
                 self.native.mkdir(target, 0o700)
 

@@ -35,12 +35,12 @@ class CopyOut(Copy):
     # What must not be replaced: the volume is read from it.
     image: tuple[int, int] | None = None
 
-    def start(self, source: bytes, target: str) -> CopyReport:
-        source = self.native.realpath(source)
+    def start(self, given: bytes, target: str) -> CopyReport:
+        source = self.native.realpath(given)
         found = self.native.stat(source, False)
         if not modes.S_ISDIR(found[0][0]):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), decode(source))
-        names = self.listed(source)
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), decode(given))
+        names = self.kept(source, [name for name, _, _ in self.native.entries(given)])
         above = os.path.dirname(os.path.abspath(target))
         os.makedirs(above, exist_ok=True)
         with suppress(FileExistsError):
@@ -61,9 +61,6 @@ class CopyOut(Copy):
         finally:
             self.directory.close()
 
-    def listed(self, source: bytes) -> list[bytes]:
-        return self.kept(source, [name for name, _, _ in self.native.entries(source)])
-
     def entry(self, name: bytes, source: bytes, target: bytes) -> Frame | None:
         found = self.native.stat(source, False)
         kind = modes.S_IFMT(found[0][0])
@@ -81,7 +78,7 @@ class CopyOut(Copy):
         inode = found[0][1]
         if inode in self.entered:
             raise OSError(errno.ELOOP, SEVERAL_NAMES)
-        names = self.listed(source)
+        names = self.kept(source, [entry for entry, _, _ in self.native.entries(source)])
         try:
             os.mkdir(name, 0o700, dir_fd=self.directory.fd)
         except FileExistsError:

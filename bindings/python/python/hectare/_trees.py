@@ -130,7 +130,9 @@ class Copy:
             while stack:
                 self.step(stack)
         except _Lost as error:
-            self.failed(stack[-1].source, stack[-1].target, error)
+            # Of each directory above, entries and attributes are missing.
+            for frame in reversed(stack):
+                self.failed(frame.source, frame.target, error)
         if self.errors:
             raise shutil.Error(self.errors)
         return CopyReport(self.files, self.directories, self.symlinks, self.links, self.data, self.left_out)

@@ -509,14 +509,15 @@ class Volume:
         """Copies what is in a directory of the host, and below, into a directory of the volume.
 
         All is as for `copy_out`, the other way round. Without `owners` what is made belongs to the owner that
-        `hectare.open` was given. A directory is empty if it has nothing but `lost+found`.
+        `hectare.open` was given. A directory is empty if it has nothing but `lost+found`; one of
+        `host_dir` is copied into that.
         """
         source = os.fsdecode(host_dir)
         os.scandir(source).close()  # the error that everyone knows, before anything is made
         if not self.isdir(path):
             self.makedirs(path)
         copy = CopyIn(self._native, overwrite, owners, xattrs, ignore)
-        return copy.start(source, self._native.realpath(self._bytes(path)))
+        return copy.start(source, self._bytes(path))
 
     # Names.
 
