@@ -87,16 +87,20 @@ def test_what_takes_two_paths_names_both(volume, name):
     assert failed.value.filename2 == "/no/there"
 
 
-def test_a_failed_write_leaves_what_fitted(tmp_path):
+def test_a_full_volume_says_so_and_a_failed_write_leaves_what_fitted(tmp_path):
     image = tmp_path / "small.img"
     hectare.mkfs(image, "2M")
     with hectare.open(image, "rw") as volume:
         volume.write_bytes("/big", b"old")
-        with pytest.raises(OSError):
+        with pytest.raises(OSError) as failed:
             volume.write_bytes("/big", b"x" * (4 << 20))
+        assert failed.value.errno == errno.ENOSPC
         left = volume.read_bytes("/big")
         assert 0 < len(left) < 4 << 20 and set(left) == {ord("x")}
         assert volume.space().available < 64 << 10
+        with pytest.raises(OSError) as failed, volume.open("/big2", "wb") as file:
+            file.write(b"x" * (4 << 20))
+        assert failed.value.errno == errno.ENOSPC
     e2fsck_clean(image)
 
 
@@ -188,19 +192,6 @@ def test_the_table_of_errors(image, tmp_path, damaged):
         "zeros": {"EINVAL"},
         "too small": {"EINVAL"},
     }
-
-
-def test_a_full_volume_says_so(tmp_path):
-    image = tmp_path / "small.img"
-    hectare.mkfs(image, "2M")
-    with hectare.open(image, "rw") as volume:
-        with pytest.raises(OSError) as failed:
-            volume.write_bytes("/big", b"x" * (4 << 20))
-        assert failed.value.errno == errno.ENOSPC
-        with pytest.raises(OSError) as failed, volume.open("/big2", "wb") as file:
-            file.write(b"x" * (4 << 20))
-        assert failed.value.errno == errno.ENOSPC
-    e2fsck_clean(image)
 
 
 def test_volumes_for_reading_are_not_written(image):
