@@ -511,7 +511,7 @@ def test_ignored_names_are_left_out(volume, host, tmp_path):
 
     volume.copy_in(host, "/copy", ignore=ignore)
     assert seen[0] == str(host) and not volume.exists("/copy/sub") and volume.exists("/copy/text")
-    volume.copy_out("/copy", tmp_path / "out", ignore=lambda directory, names: [n for n in names if n != "text"])
+    volume.copy_out("/copy", tmp_path / "out", ignore=lambda _, names: [n for n in names if n != "text"])
     assert os.listdir(tmp_path / "out") == ["text"]
 
 

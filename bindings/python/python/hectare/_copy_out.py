@@ -52,7 +52,7 @@ class CopyOut(Copy):
             self.root = os.fsencode(target)
             self.top = os.dup(self.directory.fd)
             self.first: dict[int, _First] = {}  # of files with several names
-            self.single: set[int] = set()  # files that have one, by their link count
+            self.single: set[int] = set()  # files copied that have one, by their link count
             self.entered = {found[0][1]}  # directories, of which each has one name in a sound volume
             try:
                 return self.run(Frame(source, self.root, names, found))
@@ -99,10 +99,8 @@ class CopyOut(Copy):
         if inode in self.first and self.linked(name, source, target, self.first[inode]):
             self.links += 1
             return
-        if links < 2:
-            if inode in self.single:
-                raise OSError(errno.EUCLEAN, "the file has several names and a link count below 2")
-            self.single.add(inode)
+        if links < 2 and inode in self.single:
+            raise OSError(errno.EUCLEAN, "the file has several names and a link count below 2")
         content = self.native.open_file(source, "r", 0)
         try:
             with self.made(name, self.new_file) as fd:
@@ -117,6 +115,8 @@ class CopyOut(Copy):
         self.files += 1
         if links > 1:
             self.first[inode] = (target, same)
+        else:
+            self.single.add(inode)
 
     def new_file(self, name: bytes) -> int:
         return os.open(name, _NEW_FILE, 0o600, dir_fd=self.directory.fd)
