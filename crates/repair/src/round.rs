@@ -17,6 +17,15 @@ const PROBLEMS_MAX: usize = 1;
 /// How often single groups are read in full, each time after a check; then all are.
 const PASSES_MAX: u32 = 2;
 
+/// What a step of a repair leaves to the next.
+#[derive(Default)]
+struct Carried {
+    order: Order,
+    /// Whether backups are to follow what was changed. They are written when the descriptors are mended, which
+    /// may need them.
+    refresh_backups: bool,
+}
+
 /// Mends until the check finds nothing. What comes of a store that failed is an error, whatever it led to.
 pub(crate) fn repair(
     device: &Arc<Overlay>,
@@ -32,7 +41,7 @@ pub(crate) fn repair(
 }
 
 fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options) -> Result<Repaired, Error> {
-    let mut done = Repaired::new(device.store());
+    let (mut done, mut carried) = (Repaired::new(device.store()), Carried::default());
     let mut report = match check(device, journal) {
         Ok(report) if report.is_clean() && report.notes.is_empty() => {
             done.unchecked = report.unchecked;
@@ -45,7 +54,7 @@ fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options
     };
     // What those inodes hold is known before anything is taken for free.
     if !report.digest.unread.is_empty() {
-        done.mends.append(replay(device, journal, options, report.digest, &mut done.order)?)?;
+        done.mends.append(replay(device, journal, options, report.digest, &mut carried)?)?;
         report = check(device, journal)?;
     }
     // They may lead to more of them, and those to more.
@@ -54,17 +63,17 @@ fn mend(device: &Arc<Overlay>, journal: Option<&Arc<Overlay>>, options: &Options
             break;
         }
         let groups = Some(&report.digest.unread).filter(|_| pass < PASSES_MAX);
-        done.mends.append(read_all_inodes(device, journal, options, groups)?)?;
+        done.mends.append(read_all_inodes(device, journal, options, groups, &mut carried)?)?;
         report = check(device, journal)?;
     }
     let before = report.problems.first().cloned();
     loop {
-        let mends = round(device, journal, options, std::mem::take(&mut report.digest), &mut done.order)?;
+        let mends = round(device, journal, options, std::mem::take(&mut report.digest), &mut carried)?;
         done.rounds += 1;
         done.mends.append(mends)?;
         report = check(device, journal)?;
         if report.is_clean() {
-            done.unchecked = report.unchecked;
+            (done.unchecked, done.order) = (report.unchecked, carried.order);
             // What was wrong and is sound now was mended, even if no mend was reported.
             if let Some(Problem { what, place, reason }) = before.filter(|_| done.mends.is_empty()) {
                 let text = format!("{reason}: made right");
@@ -111,27 +120,36 @@ fn begun<'a>(
     journal: Option<&Arc<Overlay>>,
     options: &Options,
     digest: Digest,
+    carried: &mut Carried,
 ) -> Result<Work<'a>, Error> {
     let found = crate::superblock::find(device)?;
     refuse_unknown(&found.sb)?;
-    Work::new(device, journal.cloned(), *options, Suspects::of(digest), found)
+    let mut work = Work::new(device, journal.cloned(), *options, Suspects::of(digest), found)?;
+    work.order = std::mem::take(&mut carried.order);
+    work.refresh_backups |= carried.refresh_backups;
+    Ok(work)
 }
 
-/// Ends a round with what the log holds: it may hold what the check missed, and nothing may be changed below it.
+/// What a step has mended; the rest is left to the next.
+fn ended(work: Work<'_>, carried: &mut Carried) -> Mends {
+    *carried = Carried { order: work.order, refresh_backups: work.refresh_backups };
+    work.mends
+}
+
+/// Replays the log before anything else: it may hold what the check missed, and nothing may be changed below
+/// it.
 fn replay(
     device: &Arc<Overlay>,
     journal: Option<&Arc<Overlay>>,
     options: &Options,
     digest: Digest,
-    order: &mut Order,
+    carried: &mut Carried,
 ) -> Result<Mends, Error> {
-    let mut work = begun(device, journal, options, digest)?;
-    work.order = std::mem::take(order);
+    let mut work = begun(device, journal, options, digest, carried)?;
     work.mend_superblock()?;
     work.replay_journal()?;
     work.write_superblock()?;
-    *order = work.order;
-    Ok(work.mends)
+    Ok(ended(work, carried))
 }
 
 /// Clears the marks of groups, or of all, by which inodes in use were not read.
@@ -140,8 +158,9 @@ fn read_all_inodes(
     journal: Option<&Arc<Overlay>>,
     options: &Options,
     groups: Option<&BTreeSet<u32>>,
+    carried: &mut Carried,
 ) -> Result<Mends, Error> {
-    let mut work = begun(device, journal, options, Digest::default())?;
+    let mut work = begun(device, journal, options, Digest::default(), carried)?;
     match groups {
         Some(groups) => {
             for group in groups {
@@ -150,7 +169,7 @@ fn read_all_inodes(
         }
         None => work.read_all_tables()?,
     }
-    Ok(work.mends)
+    Ok(ended(work, carried))
 }
 
 /// Goes through the volume once.
@@ -159,10 +178,9 @@ fn round(
     journal: Option<&Arc<Overlay>>,
     options: &Options,
     digest: Digest,
-    order: &mut Order,
+    carried: &mut Carried,
 ) -> Result<Mends, Error> {
-    let mut work = begun(device, journal, options, digest)?;
-    work.order = std::mem::take(order);
+    let mut work = begun(device, journal, options, digest, carried)?;
     work.mend_superblock()?;
     work.replay_journal()?;
     work.read_groups()?;
@@ -179,7 +197,6 @@ fn round(
     work.mend_links()?;
     work.mend_quotas()?;
     work.write_bitmaps()?;
-    work.write_superblock()?;
-    *order = work.order;
-    Ok(work.mends)
+    work.write_superblocks()?;
+    Ok(ended(work, carried))
 }

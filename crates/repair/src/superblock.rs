@@ -489,7 +489,17 @@ impl Work<'_> {
         }
     }
 
-    /// Writes the superblock with the counts, and the backups if they differ in what does not change.
+    /// Writes the superblock with the counts, and the backups of it and of the descriptors if they are to
+    /// follow.
+    pub(crate) fn write_superblocks(&mut self) -> Result<(), Error> {
+        self.write_superblock()?;
+        if std::mem::take(&mut self.refresh_backups) {
+            self.write_backups()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the superblock, and no backups: those may be needed yet to mend descriptors.
     pub(crate) fn write_superblock(&mut self) -> Result<(), Error> {
         self.sb.set_state(STATE_VALID | self.sb.state() & !STATE_ERROR & !STATE_VALID);
         let mut raw = *self.sb.raw();
@@ -500,11 +510,7 @@ impl Work<'_> {
         if let Ok(sb) = SuperBlock::from_raw(raw) {
             self.sb = sb;
         }
-        self.device.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?;
-        if self.refresh_backups {
-            self.write_backups()?;
-        }
-        Ok(())
+        Ok(self.device.write_at(SUPERBLOCK_OFFSET, &self.sb.render(GroupNr::new(0)))?)
     }
 
     fn write_backups(&mut self) -> Result<(), Error> {

@@ -241,6 +241,20 @@ fn regression_features_that_the_descriptors_contradict() {
     });
 }
 
+/// A log is looked for before hidden inodes are read. What is mended in the superblock meanwhile copies no
+/// descriptors over their backups that are not judged yet.
+#[test]
+fn regression_hidden_inodes_leave_the_backups_of_wrong_descriptors() {
+    let flex = &["-t", "ext4", "-b", "1024", "-g", "2048", "-N", "128", "-O", "^has_journal"];
+    mends("backups", flex, "8M", |image, _| {
+        image.set(0x8, &60_000u32.to_le_bytes());
+        image.describe(1, 0x1c, 32);
+        let (a, b) = (image.table(2), image.table(3));
+        image.describe(2, 8, b);
+        image.describe(3, 8, a);
+    });
+}
+
 /// Who does not know a feature, or an encoding of names, can't say that a volume is sound.
 #[test]
 fn regression_what_is_unknown_is_not_sound() {
