@@ -74,7 +74,8 @@ fn believed(device: &Overlay, mut found: Found) -> Result<Found, Error> {
     };
     if let Some(backup) = backup(device, None)?.filter(|backup| doubt(device, backup).is_none()) {
         // Features that nobody knows are given up with it.
-        found.mended(format!("{why}: restored from a backup"), is_possible(device, &found.sb));
+        let loses = !found.sb.features().unknown().names().is_empty();
+        found.mended(format!("{why}: restored from a backup"), loses);
         found.replace(device, &backup)?;
         found.from_backup = true;
     }
@@ -310,7 +311,9 @@ fn with_right_descriptors(device: &Overlay, mut found: Found) -> Result<Found, E
 /// A superblock by which the group descriptors do not contradict each other, if that is the backup and not
 /// the primary one: features that say where metadata lie, or how long a descriptor is, may be wrong in it.
 fn with_fitting_layout(device: &Overlay, mut found: Found) -> Result<Found, Error> {
-    if found.sb.geometry().groups() > GROUPS_MAX {
+    // A right checksum says that features which nobody knows were set on purpose.
+    let is_unknown = !found.sb.features().unknown().names().is_empty();
+    if found.sb.geometry().groups() > GROUPS_MAX || is_unknown && found.sb.features().metadata_csum() {
         return Ok(found);
     }
     let contested = contradictions(device, &found.sb)?;
@@ -328,7 +331,7 @@ fn with_fitting_layout(device: &Overlay, mut found: Found) -> Result<Found, Erro
         return Ok(found);
     }
     let text = "the group descriptors agree with a backup of it, and not with it: restored from the backup";
-    found.mended(text, false);
+    found.mended(text, is_unknown);
     found.replace(device, &backup)?;
     found.from_backup = true;
     Ok(found)

@@ -277,6 +277,12 @@ fn regression_what_is_unknown_is_not_sound() {
         image.toggle(COMPAT, 0x8000);
         image.set(0x8, &60_000u32.to_le_bytes());
     });
+    // Nor does one that agrees better with the descriptors.
+    let flex = &["-t", "ext4", "-b", "1024", "-g", "2048", "-N", "256", "-O", "^has_journal,64bit"];
+    refuses(flex, |image| {
+        image.toggle(COMPAT, 0x8000);
+        image.toggle(INCOMPAT, 0x200);
+    });
     let folds = &["-t", "ext4", "-b", "1024", "-O", "casefold,^has_journal", "-E", "encoding=utf8"];
     refuses(folds, |image| image.set(0x27c, &[99, 0]));
 }
