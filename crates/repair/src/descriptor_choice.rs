@@ -18,12 +18,12 @@ use hectare_device::Device;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::Geometry;
-use hectare_ext4::group::GroupDesc;
+use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of a table that are looked at.
+/// Bytes of a table that are looked at, from the first slot on that was ever used.
 const LOOKED_AT: usize = 1 << 18;
 /// What the root counts for among the inodes of a table.
 const ROOT: i64 = 1 << 20;
@@ -46,42 +46,86 @@ impl Work<'_> {
             return Ok(());
         }
         let contested = contested(self.geometry(), &self.groups);
-        let (mut chosen, mut by_table) = (Vec::new(), true);
-        for (group, backup) in &backups {
-            let table = self.has_better_table(*group, backup)?;
-            if contested.contains(group) || table {
-                chosen.push(*group);
-                by_table &= table;
-            }
-        }
-        let (mut groups, mut left) = self.with_backups(&backups, &chosen);
-        let all: Vec<GroupNr> = backups.keys().copied().collect();
-        let (groups_of_all, left_of_all) = self.with_backups(&backups, &all);
-        if left_of_all < left {
-            (chosen, groups, left) = (all, groups_of_all, left_of_all);
-        }
-        let better = left < contested.len() || by_table && left == contested.len();
-        if chosen.is_empty() || !better {
+        let chosen = self.choice(&backups, &contested)?;
+        if chosen.is_empty() {
             return Ok(());
         }
+        let (groups, _) = self.with_backups(&backups, &chosen);
+        let itable = u64::from(self.geometry().itable_blocks());
+        let tables: BTreeSet<u64> = groups.iter().map(|desc| desc.inode_table.get()).collect();
         for group in chosen {
             let place = Place::Group(group);
             let text = "it gave wrong locations of bitmaps or inode table: restored from a backup";
-            // What lies in metadata of others is theirs.
-            let own = match self.groups.get(group.index()).filter(|_| !contested.contains(&group)) {
-                Some(desc) if groups.get(group.index()).is_some_and(|new| !same_table(new, desc)) => {
-                    self.value_of(group, desc.inode_table)?.good
-                }
-                _ => 0,
+            let Some(desc) = self.groups.get(group.index()) else { continue };
+            let table = desc.inode_table;
+            // What lies in the tables of others, or in their other metadata, is theirs.
+            let (from, to) = ((table.get() + 1).saturating_sub(itable), table.get() + itable);
+            let own = match tables.range(from..to).next() {
+                Some(_) => Value::default(),
+                None => self.value_of(group, table)?,
             };
-            if own > 0 {
-                self.lost(What::GroupDescriptor, place, format!("{text}; {own} inodes lay there"));
+            if own.good > 0 && !(contested.contains(&group) && own.is_poor()) {
+                self.lost(What::GroupDescriptor, place, format!("{text}; {} inodes lay there", own.good));
             } else {
                 self.mended(What::GroupDescriptor, place, text);
             }
         }
         self.groups = groups;
         Ok(())
+    }
+
+    /// The groups whose backups are to count; none if that is no better. The fewest that help are taken: of
+    /// two groups that contradict each other one may be right, and newer than its backup.
+    fn choice(
+        &self,
+        backups: &BTreeMap<GroupNr, GroupDesc>,
+        contested: &BTreeSet<GroupNr>,
+    ) -> Result<Vec<GroupNr>, Error> {
+        let (mut by_table, mut wrong, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
+        for (group, backup) in backups {
+            let (table, contested) = (self.has_better_table(*group, backup)?, contested.contains(group));
+            by_table.extend(table.then_some(*group));
+            wrong.extend((table || contested && self.is_wrong(*group, backup)?).then_some(*group));
+            doubtful.extend((table || contested).then_some(*group));
+        }
+        let all = backups.keys().copied().collect();
+        let choices = [by_table.clone(), wrong, doubtful, all]
+            .map(|chosen| (self.with_backups(backups, &chosen).1, chosen));
+        // Of several that are as good, the first.
+        let best = choices.into_iter().min_by_key(|(left, _)| *left);
+        let best = best.filter(|(left, chosen)| {
+            *left < contested.len() || *left == contested.len() && *chosen == by_table
+        });
+        Ok(best.map(|(_, chosen)| chosen).unwrap_or_default())
+    }
+
+    /// Whether the descriptor of a group is wrong by itself: it leads out of the group, or to a table that
+    /// agrees less with the bitmap of inodes than that of the backup.
+    fn is_wrong(&self, group: GroupNr, backup: &GroupDesc) -> Result<bool, Error> {
+        let Some(desc) = self.groups.get(group.index()) else { return Ok(false) };
+        if is_astray(self.geometry(), group, desc) {
+            return Ok(true);
+        }
+        if same_table(desc, backup) {
+            return Ok(false);
+        }
+        let bitmap = match self.group_flag(desc, GroupFlags::INODE_UNINIT) {
+            true => vec![0; self.geometry().block_size.len()],
+            false => self.block(desc.inode_bitmap)?,
+        };
+        Ok(self.misses(desc, &bitmap)? > self.misses(backup, &bitmap)?)
+    }
+
+    /// How many slots of a table are in use where a bitmap says that they are not, or the other way round.
+    fn misses(&self, desc: &GroupDesc, bitmap: &[u8]) -> Result<usize, Error> {
+        let geometry = self.geometry();
+        let size = usize_of(geometry.inode_size);
+        let mut bytes = vec![0; usize_of(geometry.inodes_per_group).min(LOOKED_AT / size) * size];
+        self.device.read_at(desc.inode_table.offset(geometry.block_size), &mut bytes)?;
+        let in_use =
+            bytes.chunks_exact(size).map(|slot| RawInode::new(slot).is_some_and(|slot| slot.links() > 0));
+        let marked = bitmap.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
+        Ok(in_use.zip(marked).filter(|(in_use, marked)| in_use != marked).count())
     }
 
     /// Whether the table of a group is none, and that of its backup is better. A backup may be older than a
@@ -114,18 +158,23 @@ impl Work<'_> {
     fn value_of(&self, group: GroupNr, table: BlockNr) -> Result<Value, Error> {
         let geometry = self.geometry();
         let size = usize_of(geometry.inode_size);
-        let count = usize_of(geometry.inodes_per_group).min(LOOKED_AT / size);
-        let mut bytes = vec![0; count * size];
-        self.device.read_at(table.offset(geometry.block_size), &mut bytes)?;
+        let (mut first, per_group) = (0, usize_of(geometry.inodes_per_group));
         let mut value = Value::default();
-        for (index, slot) in (0..).zip(bytes.chunks_exact(size)) {
-            let Some(slot) = RawInode::new(slot).filter(|slot| !slot.is_blank()) else { continue };
-            let nr = geometry.inode_at(group, index);
-            let sealed = self.sb.seed().is_none_or(|seed| slot.wrong_checksum(nr, seed).is_none());
-            let known = slot.kind().is_some() || slot.mode() == 0 && slot.links() == 0;
-            let count = if sealed && known { &mut value.good } else { &mut value.bad };
-            *count += 1;
-            value.has_root |= nr == InodeNr::ROOT && slot.kind() == Some(Kind::Directory) && sealed;
+        // Slots that were never used say nothing: the first others do.
+        while first < per_group && value.good + value.bad == 0 {
+            let mut bytes = vec![0; (per_group - first).min(LOOKED_AT / size) * size];
+            let at = table.offset(geometry.block_size) + Bytes::new(u64_of(first * size));
+            self.device.read_at(at, &mut bytes)?;
+            for (index, slot) in (first..).zip(bytes.chunks_exact(size)) {
+                let Some(slot) = RawInode::new(slot).filter(|slot| !slot.is_blank()) else { continue };
+                let nr = geometry.inode_at(group, low32(u64_of(index)));
+                let sealed = self.sb.seed().is_none_or(|seed| slot.wrong_checksum(nr, seed).is_none());
+                let known = slot.kind().is_some() || slot.mode() == 0 && slot.links() == 0;
+                let count = if sealed && known { &mut value.good } else { &mut value.bad };
+                *count += 1;
+                value.has_root |= nr == InodeNr::ROOT && slot.kind() == Some(Kind::Directory) && sealed;
+            }
+            first += LOOKED_AT / size;
         }
         Ok(value)
     }
@@ -159,22 +208,16 @@ fn same_table(a: &GroupDesc, b: &GroupDesc) -> bool {
 
 /// The groups whose metadata lies in other metadata, or out of the group where it must not.
 pub(crate) fn contested(geometry: &Geometry, groups: &[GroupDesc]) -> BTreeSet<GroupNr> {
-    let itable = u64::from(geometry.itable_blocks());
-    let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
     let (mut contested, mut stretches) = (BTreeSet::new(), Vec::new());
     for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(groups) {
         let first = geometry.first_block(nr).get();
-        let end = first + u64::from(geometry.blocks_in(nr));
         let base = u64::from(geometry.base_meta_blocks(nr));
         if base > 0 {
             stretches.push((first, first + base, None));
         }
-        let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
-        for (start, len) in own.map(|(start, len)| (start.get(), len)) {
-            stretches.push((start, start + len, Some(nr)));
-            if !flex && (start < first || start + len > end) {
-                contested.insert(nr);
-            }
+        stretches.extend(own_stretches(geometry, desc).map(|(start, end)| (start, end, Some(nr))));
+        if is_astray(geometry, nr, desc) {
+            contested.insert(nr);
         }
     }
     stretches.sort_unstable();
@@ -189,6 +232,21 @@ pub(crate) fn contested(geometry: &Geometry, groups: &[GroupDesc]) -> BTreeSet<G
         }
     }
     contested
+}
+
+/// Where the bitmaps and the table of a group begin and end.
+fn own_stretches(geometry: &Geometry, desc: &GroupDesc) -> [(u64, u64); 3] {
+    let itable = u64::from(geometry.itable_blocks());
+    let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
+    own.map(|(start, len)| (start.get(), start.get() + len))
+}
+
+/// Whether metadata of a group lies out of it where it must not.
+fn is_astray(geometry: &Geometry, nr: GroupNr, desc: &GroupDesc) -> bool {
+    let first = geometry.first_block(nr).get();
+    let end = first + u64::from(geometry.blocks_in(nr));
+    let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
+    !flex && own_stretches(geometry, desc).iter().any(|own| own.0 < first || own.1 > end)
 }
 
 /// A descriptor that leads to where another does.

@@ -40,6 +40,57 @@ fn regression_a_backup_from_before_a_table_was_moved_takes_no_file() {
     assert_eq!(count(&repaired, "restored from a backup"), 0, "{:?}", texts(&repaired));
 }
 
+/// A descriptor that leads into the moved table of another group is the wrong one of both.
+#[test]
+fn regression_a_descriptor_that_leads_into_a_moved_table_takes_no_file() {
+    for features in ["^flex_bg,^metadata_csum", "^metadata_csum,uninit_bg", "^metadata_csum", "metadata_csum"]
+    {
+        let features = format!("{features},^resize_inode,^has_journal");
+        let kind = ["-t", "ext4", "-b", "1024", "-N", "384", "-O", &features];
+        let case = match Case::filled(&kind, "24M") {
+            Ok(case) => case,
+            Err(reason) => skip!("repair descriptors::a_descriptor_that_leads_into", reason),
+        };
+        let content = case.folder.path().join("content");
+        fs::write(&content, "content ".repeat(600)).unwrap();
+        let write = |names: std::ops::Range<u32>| {
+            let requests: Vec<_> = names.map(|nr| format!("write {} n{nr}", content.display())).collect();
+            case.change(&requests.iter().map(String::as_str).collect::<Vec<_>>());
+        };
+        write(0..60);
+        case.change(&["set_bg 1 inode_table 12000", "set_bg 1 checksum calc"]);
+        e2fsck("-fy", &case.image);
+        write(60..120);
+        let before = case.survey();
+        case.change(&["set_bg 2 inode_table 12000", "set_bg 2 checksum calc"]);
+        let (repaired, after) = case.repaired("moved table");
+        let lost = survey(&after).lacks(&before);
+        assert!(lost.is_empty(), "{features}: {lost:?} {:?}", texts(&repaired));
+        assert!(!repaired.loses(), "{features}: {:?}", texts(&repaired));
+    }
+}
+
+/// A moved table whose first inodes were never used is no worse than the one that the backup leads to.
+#[test]
+fn regression_a_moved_table_with_a_late_first_inode_takes_no_file() {
+    let kind = ["-t", "ext4", "-b", "1024", "-N", "4096", "-O", "^metadata_csum,^resize_inode,^has_journal"];
+    let case = match Case::filled(&[&kind[..], &["-O", "^flex_bg"]].concat(), "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair descriptors::a_moved_table_with_a_late_first_inode", reason),
+    };
+    case.change(&["copy_inode d7 <2100>", "set_bg 1 itable_unused 0", "set_bg 1 checksum calc"]);
+    case.change(&["set_bg 1 inode_table 12000", "set_bg 1 checksum calc"]);
+    e2fsck("-fy", &case.image);
+    case.change(&["copy_inode f20 <4000>", "ln <4000> far", "seti <4000>"]);
+    case.change(&["set_bg 1 itable_unused 0", "set_bg 1 flags 4", "set_bg 1 checksum calc"]);
+    e2fsck("-fy", &case.image);
+    let before = case.survey();
+    assert!(before.inodes.contains_key(&4000), "{:?}", before.inodes.keys());
+    case.change(&["sif f20 links_count 2"]);
+    let (repaired, after) = case.repaired("late inode");
+    assert!(survey(&after) == before, "{:?}", texts(&repaired));
+}
+
 /// A descriptor in the log is the newer one.
 #[test]
 fn regression_what_the_log_holds_is_no_damage_in_its_place() {
