@@ -15,7 +15,7 @@ use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, ClusterNr, InodeNr, low32};
+use hectare_units::{BlockNr, ClusterNr, InodeNr, low32, memory};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an inode claimed that belonged to something else.
@@ -104,10 +104,10 @@ impl Work<'_> {
             let Some(slot) = self.slot(nr)? else { continue };
             let block = slot.view().translator(&self.sb);
             let cluster = self.geometry().cluster_of(BlockNr::new(block)).get();
-            if !self.holds(block) {
-                taken.push((nr, None));
-            } else if self.used.claim(cluster..cluster + 1).is_some() {
-                taken.push((nr, Some(BlockNr::new(block))));
+            let old = self.holds(block).then_some(BlockNr::new(block));
+            if old.is_none() || self.used.claim(cluster..cluster + 1).is_some() {
+                memory::reserve(&mut taken, 1)?;
+                taken.push((nr, old));
             }
         }
         for (nr, old) in taken {

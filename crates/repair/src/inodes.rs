@@ -18,7 +18,7 @@ use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
-use hectare_units::{GroupNr, InodeNr, high32, low16, low32, u64_of};
+use hectare_units::{GroupNr, InodeNr, high32, low16, low32, memory, u64_of};
 
 /// Flags that no volume uses.
 const ODD_FLAGS: u32 = 0x8d40_0000;
@@ -142,6 +142,7 @@ impl Work<'_> {
         };
         self.inodes.insert(slot.nr.get(), info)?;
         if slot.view().translator(&self.sb) != 0 {
+            memory::reserve(&mut self.translators, 1)?;
             self.translators.push(slot.nr);
         }
         self.note_checksum(&slot);
