@@ -2,9 +2,8 @@
 //!
 //! Claims are made while inodes are read, after the volume's own metadata: first by inodes whose map is sound
 //! and as large as they count, then by the others, each in ascending order; one broken extent may reach over
-//! half of the volume. Copies are
-//! made afterwards, when it is known which clusters are free. Where no cluster is left, or copies are not
-//! wanted, the later owner loses what it shares.
+//! half of the volume. Copies are made afterwards, when it is known which clusters are free. Where no cluster
+//! is left, or copies are not wanted, the later owner loses what it shares.
 
 use crate::maps::Map;
 use crate::report::{Duplicates, Error};

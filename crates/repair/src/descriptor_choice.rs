@@ -65,7 +65,8 @@ impl Work<'_> {
                 None => self.value_of(group, table)?,
             };
             if own.good > 0 && !(contested.contains(&group) && own.is_poor()) {
-                self.lost(What::GroupDescriptor, place, format!("{text}; {} inodes lay there", own.good));
+                let text = format!("{text}; inodes that lay there: {}", own.good);
+                self.lost(What::GroupDescriptor, place, text);
             } else {
                 self.mended(What::GroupDescriptor, place, text);
             }

@@ -127,7 +127,7 @@ pub(crate) fn held_by(recovery: &Recovery) -> String {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
+pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

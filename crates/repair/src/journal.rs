@@ -8,7 +8,7 @@
 //!
 //! A backup of the superblock does not say whether the log is needed: the log itself does.
 
-use crate::forgotten::held_by;
+use crate::forgotten::{counted, held_by};
 use crate::log_place::LogPlace;
 use crate::report::Error;
 use crate::reserved::Task;
@@ -92,7 +92,8 @@ impl Work<'_> {
         if !place.is_external {
             self.order.note_journal(recovery.superblock_offset());
         }
-        self.finish_replay(recovery)?;
+        let replayed = if whole { held_by(recovery) } else { counted(recovery.blocks().len(), "block") };
+        self.finish_replay(&replayed)?;
         if let Some(damage) = damage {
             self.lost(What::Journal, Place::Volume, format!("{damage}: that is given up"));
         }
@@ -157,8 +158,8 @@ impl Work<'_> {
     }
 
     /// What the log held is in its place: the superblock is read again.
-    fn finish_replay(&mut self, recovery: &Recovery) -> Result<(), Error> {
-        self.mended(What::Journal, Place::Volume, format!("replayed: {} blocks", recovery.blocks().len()));
+    fn finish_replay(&mut self, replayed: &str) -> Result<(), Error> {
+        self.mended(What::Journal, Place::Volume, format!("replayed: {replayed}"));
         let mut bytes = [0; SIZE];
         self.device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
         if let Ok(sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX))

@@ -1,8 +1,8 @@
 //! Which is the older: what a log holds, or what lies in its place.
 //!
-//! Every change of an inode sets the time of its change, and no system call can set it
-//! otherwise. So of two copies of an inode the one with the later time is the newer, however the clock stands
-//! now. Where a log holds blocks of the inode tables, they are compared with those in their place.
+//! Every change of an inode sets the time of its change, and no system call can set it otherwise. So of two
+//! copies of an inode the one with the later time is the newer, however the clock stands now. Where a log
+//! holds blocks of the inode tables, they are compared with those in their place.
 //!
 //! Hazard: a clock that was put back between two changes makes the newer copy look older. So does what
 //! writes past the file system (`debugfs`), or with a fixed time, as this library can. Where inodes speak for

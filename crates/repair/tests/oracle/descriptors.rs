@@ -107,6 +107,7 @@ fn regression_what_the_log_holds_is_no_damage_in_its_place() {
     let (repaired, after) = case.repaired("logged");
     assert!(survey(&after) == before, "{:?}", texts(&repaired));
     assert_eq!(count(&repaired, "unused inodes"), 0, "{:?}", texts(&repaired));
+    assert!(texts(&repaired).contains(&"replayed: 1 block".to_owned()), "{:?}", texts(&repaired));
 }
 
 /// The groups were read twice, the second time with a superblock that was already changed.
