@@ -16,6 +16,7 @@ mod forgotten;
 mod hashed;
 mod kept;
 mod names;
+mod parents;
 mod random;
 #[allow(dead_code, unreachable_pub)] // the fuzz targets use the rest
 #[path = "../../../../fuzz/src/repair.rs"]

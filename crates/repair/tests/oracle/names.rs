@@ -149,24 +149,3 @@ fn regression_without_space_lost_files_are_put_in_the_root() {
     assert!(found.paths.iter().any(|(path, _)| path.starts_with(b"/#")), "{:?}", repaired.mends);
     assert_eq!(found.inodes.len(), survey(&case.e2fsck().1).inodes.len());
 }
-
-/// A directory with two names keeps that which lies in the first block.
-#[test]
-fn regression_a_directory_keeps_its_first_name() {
-    for (first, second) in [("f1", "a/b"), ("a/f2", "c"), ("f1", "c/e")] {
-        let requests = ["mkdir a", "mkdir a/b", "mkdir c", "mkdir c/e", "mknod f1 p", "cd a", "mknod f2 p"];
-        let case = match made(&["-t", "ext4", "-b", "1024"], "8M", &requests) {
-            Ok(case) => case,
-            Err(reason) => skip!("repair names::regression_a_directory_keeps_its_first_name", reason),
-        };
-        let nr = inode(&case.survey(), &format!("/{second}")).unwrap();
-        let name = first.rsplit('/').next().unwrap();
-        patch(&case, |bytes| {
-            let at = record(bytes, name);
-            bytes[at..at + 4].copy_from_slice(&nr.to_le_bytes());
-        });
-        assert_minded(&case, first);
-        let (repaired, after) = case.repaired(first);
-        assert_eq!(survey(&after).paths, survey(&case.e2fsck().1).paths, "{first}: {:?}", repaired.mends);
-    }
-}
