@@ -201,18 +201,7 @@ impl Work<'_> {
                 changes.lost.push(format!("\"{shown}\" {reason}: removed"));
                 continue;
             }
-            if let Some(name) = self.corrected(slot, &entry.name) {
-                entry.name = name;
-                changes.mended.push(format!("\"{shown}\" is no name: \"{}\"", entry.name.escape_ascii()));
-            }
-            if self.is_malformed(slot, &entry.name) {
-                entry.name = entry.name.utf8_chunks().fold(Vec::new(), |mut name, chunk| {
-                    name.extend(chunk.valid().as_bytes());
-                    name.extend(chunk.invalid().first().map(|_| b'.'));
-                    name
-                });
-                changes.mended.push(format!("\"{shown}\" is not of the encoding: replaced"));
-            }
+            entry.name = self.corrected(slot, &entry.name, changes);
             let kind = self.inodes.kind(entry.inode)?;
             if kind == Some(Kind::Directory) && !children.insert(entry.inode) {
                 changes

@@ -62,17 +62,33 @@ impl Work<'_> {
         Ok(differ.then(|| format!("leads to inode {}, of another policy", entry.inode)))
     }
 
-    /// A name with bytes that no name has, made one; `None` if it is one.
-    pub(crate) fn corrected(&self, slot: &Slot, name: &[u8]) -> Option<Vec<u8>> {
+    /// A name without the bytes that no name of this directory has.
+    pub(crate) fn corrected(&self, slot: &Slot, name: &[u8], changes: &mut Changes) -> Vec<u8> {
         let is_wrong = |byte: &u8| matches!(byte, 0 | b'/');
-        if slot.has(InodeFlags::ENCRYPT) || !name.iter().any(is_wrong) {
-            return None;
+        let is_no_name = !slot.has(InodeFlags::ENCRYPT) && name.iter().any(is_wrong);
+        let mut new = name.to_vec();
+        if is_no_name {
+            new.iter_mut().filter(|byte| is_wrong(byte)).for_each(|byte| *byte = b'.');
         }
-        let new: Vec<u8> = name.iter().map(|byte| if is_wrong(byte) { b'.' } else { *byte }).collect();
+        let is_malformed = self.is_malformed(slot, &new);
+        if is_malformed {
+            new = new.utf8_chunks().fold(Vec::new(), |mut name, chunk| {
+                name.extend(chunk.valid().as_bytes());
+                name.extend(chunk.invalid().first().map(|_| b'.'));
+                name
+            });
+        }
         if matches!(&new[..], b"." | b"..") {
-            return Some(self.another_name(slot, &new, &BTreeMap::new(), &mut Numbers::new()));
+            new = self.another_name(slot, &new, &BTreeMap::new(), &mut Numbers::new());
         }
-        Some(new)
+        let (shown, now) = (name.escape_ascii(), new.escape_ascii());
+        if is_no_name {
+            changes.mended.push(format!("\"{shown}\" is no name: \"{now}\""));
+        }
+        if is_malformed {
+            changes.mended.push(format!("\"{shown}\" is not of the encoding: \"{now}\""));
+        }
+        new
     }
 
     /// Gives each name to one entry: of several, to that of the highest inode, as e2fsck does. The others get

@@ -52,6 +52,32 @@ fn regression_a_slash_for_a_name_costs_no_other() {
     }
 }
 
+/// A name that is not of the encoding becomes points, too; they refused the whole repair.
+#[test]
+fn regression_a_name_outside_the_encoding_becomes_no_dot() {
+    let args = ["-t", "ext4", "-b", "1024", "-E", "encoding=utf8,encoding_flags=strict"];
+    let requests = ["mkdir d", "sif d flags 0x40080000", "cd d", "mknod o p", "mknod oo p", "mknod f p"];
+    for wrong in ["o", "oo"] {
+        let case = match made(&args, "8M", &requests) {
+            Ok(case) => case,
+            Err(reason) => skip!("repair wrong_names::a_name_outside_the_encoding", reason),
+        };
+        let before = case.survey();
+        let block = case.block_of("d") * 1024;
+        patch(&case, |bytes| {
+            let at = block + record(&bytes[block..], wrong) + NAME;
+            bytes[at..at + wrong.len()].fill(0xff);
+        });
+        assert_minded(&case, wrong);
+        let (repaired, after) = case.repaired(wrong);
+        let after = survey(&after);
+        assert_eq!(after.inodes.len(), before.inodes.len(), "{wrong}: {:?}", repaired.mends);
+        let kept = before.paths.iter().filter(|path| after.paths.contains(path)).count();
+        assert_eq!(kept, before.paths.len() - 1, "{wrong}: {:?}", after.paths);
+        assert!(!after.paths.iter().any(|(path, _)| path.starts_with(b"/lost+found/")), "{wrong}");
+    }
+}
+
 /// It was renamed to a name that was there.
 #[test]
 fn regression_a_file_with_the_name_of_lost_found_gets_one_of_its_own() {
