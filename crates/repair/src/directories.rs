@@ -259,7 +259,7 @@ impl Work<'_> {
         };
         let mut map = self.read_map(slot)?;
         let extra = self.extra_clusters(slot)?;
-        let indexed = self.build_directory(slot, entries, parent, &format).filter(|_| format.index);
+        let indexed = if format.index { self.build_directory(slot, entries, parent, &format) } else { None };
         for built in indexed.into_iter().chain([built]) {
             if self.lay_out(slot, &mut map, extra, &built)? {
                 if inside.is_some() {
