@@ -1,7 +1,8 @@
-//! Names of directories: which records name something, what is made of bytes that are no name, and how names that
-//! are there twice are told apart.
+//! Names of directories: which records name something, what is made of bytes that are no name, and how names
+//! that are there twice are told apart.
 //!
-//! What it is not: the order in which directories are gone through, and how they are written ([`crate::directories`]).
+//! What it is not: the order in which directories are gone through, and how they are written
+//! ([`crate::directories`]).
 
 use crate::directories::Changes;
 use crate::directory_content::Stored;
@@ -12,14 +13,14 @@ use crate::work::Work;
 use hectare_ext4::casefold::{self, Folding};
 use hectare_ext4::dir::Name;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::InodeNr;
+use hectare_units::{InodeNr, index_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The shortest ciphertext of a name.
 const CIPHERTEXT_MIN: usize = 16;
 
-/// The number that comes next for each name that got one before, and the room that it has.
-pub(crate) type Numbers = BTreeMap<(Vec<u8>, usize), u32>;
+/// The number that comes next for each start of names that got one before, and how many digits it has.
+pub(crate) type Numbers = BTreeMap<(Vec<u8>, u32), u64>;
 
 impl Work<'_> {
     /// Why a record is no entry that can stay.
@@ -159,8 +160,8 @@ impl Work<'_> {
         folding.is_some_and(|folding| folding.strict) && casefold::fold(name).is_none()
     }
 
-    /// A name that is not there yet, made of one that is: it has a number, counts on from one that it has, and
-    /// takes no more room in a record. `numbers` is for the next one.
+    /// A name that is not there yet, made of one that is: it has a number, counts on from one that it has,
+    /// and takes no more room in a record. `numbers` is for the next one.
     pub(crate) fn another_name(
         &self,
         slot: &Slot,
@@ -175,16 +176,32 @@ impl Work<'_> {
             .zip(std::str::from_utf8(tail).ok().and_then(|tail| tail.parse::<u32>().ok()));
         let (stem, first) = counted.map_or((name, 0), |(stem, number)| (stem, number.saturating_add(1)));
         let room = name.len().next_multiple_of(4).min(Name::LEN_MAX);
-        let number = numbers.entry((stem.to_vec(), room)).or_insert(first);
-        loop {
-            let suffix = format!("~{number}");
-            *number = number.wrapping_add(1);
-            let mut new = shortened(stem, room.saturating_sub(suffix.len())).to_vec();
-            new.extend(suffix.as_bytes());
-            if !taken.contains_key(&self.comparable(slot, &new)) {
+        numbered(stem, room, first, numbers, |new| taken.contains_key(&self.comparable(slot, new)))
+    }
+}
+
+/// A name with a number that is not taken. What is before the number is cut to fit, so names that differ only
+/// there count on from each other's numbers.
+fn numbered(
+    stem: &[u8],
+    room: usize,
+    first: u32,
+    numbers: &mut Numbers,
+    is_taken: impl Fn(&[u8]) -> bool,
+) -> Vec<u8> {
+    let mut digits = first.checked_ilog10().unwrap_or(0) + 1;
+    loop {
+        let start = shortened(stem, room.saturating_sub(1 + index_of(u64::from(digits))));
+        let least = if digits > 1 { 10u64.pow(digits - 1) } else { 0 };
+        let number = numbers.entry((start.to_vec(), digits)).or_insert(least.max(first.into()));
+        while *number < 10u64.pow(digits) {
+            let new = [start, format!("~{number}").as_bytes()].concat();
+            *number += 1;
+            if !is_taken(&new) {
                 return new;
             }
         }
+        digits += 1;
     }
 }
 
@@ -197,4 +214,36 @@ fn shortened(name: &[u8], room: usize) -> &[u8] {
         }
     }
     &name[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Numbers, numbered};
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    /// Each tried all numbers of those before.
+    #[test]
+    fn regression_names_with_one_start_count_on() {
+        let (tries, mut numbers, mut taken) = (Cell::new(0), Numbers::new(), BTreeSet::new());
+        for nr in 0..3000u16 {
+            let stem = [&b"start!"[..], &nr.to_be_bytes()].concat();
+            let new = numbered(&stem, 8, 0, &mut numbers, |new| {
+                tries.set(tries.get() + 1);
+                taken.contains(new)
+            });
+            assert!(new.len() == 8 && taken.insert(new.clone()), "{new:?}");
+        }
+        assert!(tries.get() < 10_000, "{}", tries.get());
+    }
+
+    #[test]
+    fn a_number_counts_on_from_one_that_a_name_has() {
+        let mut numbers = Numbers::new();
+        let names = [8, 8, 8].map(|first| numbered(b"name", 8, first, &mut numbers, |_| false));
+        assert_eq!(names, [&b"name~8"[..], b"name~9", b"name~10"].map(<[u8]>::to_vec));
+        let cut =
+            ["\u{e4}\u{e4}", "aaaa"].map(|stem| numbered(stem.as_bytes(), 4, 0, &mut numbers, |_| false));
+        assert_eq!(cut, ["\u{e4}~0", "aa~0"].map(|name| name.as_bytes().to_vec()));
+    }
 }

@@ -77,8 +77,8 @@ fn regression_a_moved_directory_keeps_its_first_name() {
     }
 }
 
-/// The second record of a directory is its `..`, whatever its name is: it was a name of the parent, and the tree
-/// was taken apart.
+/// The second record of a directory is its `..`, whatever its name is: it was a name of the parent, and the
+/// tree was taken apart.
 #[test]
 fn regression_a_dot_dot_of_another_name_is_no_entry() {
     for features in ["dir_index", "^dir_index"] {
