@@ -9,7 +9,8 @@ import stat as modes
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Callable, Iterator, Union
 
-from ._names import SEVERAL_NAMES, StrPath, decode, encode, path_bytes
+from ._names import StrPath, decode, encode, path_bytes
+from ._walk import Entered
 
 if TYPE_CHECKING:
     from ._volume import Volume
@@ -211,7 +212,10 @@ class VolumePath:
             yield self._with(PurePosixPath(path)), directories, others
 
     def glob(self, pattern: str) -> Iterator[VolumePath]:
-        """What matches: `*`, `?` and `[...]` in names, `**` for any directories, links not followed."""
+        """What matches: `*`, `?` and `[...]` in names, `**` for any directories, links not followed.
+
+        A directory that `**` would enter by a second name, as in a damaged volume, raises `OSError`.
+        """
         parts = PurePosixPath(pattern).parts
         if not parts or parts[0] == "/":
             raise ValueError(f"unacceptable pattern: {pattern!r}: names, not from the root, are meant")
@@ -425,21 +429,20 @@ class VolumePath:
             made.chmod(modes.S_IMODE(found.st_mode))
         made.utime(ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=follow)
 
-    def _select(self, parts: tuple[str, ...], entered: set[int] | None = None) -> Iterator[VolumePath]:
-        """What is below and matches; `entered` has the directories that a `**` was in."""
+    def _select(self, parts: tuple[str, ...], entered: Entered | None = None) -> Iterator[VolumePath]:
+        """What is below and matches; `entered` has the directories of the `**` that comes first."""
         if not parts:
             yield self
             return
         first, rest = parts[0], parts[1:]
         if first == "**":
+            entered = Entered(self.volume) if entered is None else entered
+            if self.is_dir():
+                entered.add(str(self), self.stat().st_ino)
             yield from self._select(rest)
-            entered = self._inodes() if entered is None else entered
-            for name, mode, inode in self._children():
+            for name, mode in self._children():
                 child = self / name
                 if modes.S_ISDIR(mode):
-                    if inode in entered:
-                        raise OSError(errno.ELOOP, SEVERAL_NAMES, str(child))
-                    entered.add(inode)
                     yield from child._select(parts, entered)
                 elif not rest:
                     yield child
@@ -448,28 +451,20 @@ class VolumePath:
             if child.exists(follow_symlinks=False):
                 yield from child._select(rest)
         else:
-            for name, mode, _ in self._children():
+            for name, mode in self._children():
                 child = self / name
                 leads_on = not rest or modes.S_ISDIR(mode) or (modes.S_ISLNK(mode) and child.is_dir())
                 if leads_on and fnmatch.fnmatchcase(name, first):
                     yield from child._select(rest)
 
-    def _inodes(self) -> set[int]:
-        """The inode of what is there, if anything is."""
-        try:
-            return {self.stat().st_ino}
-        except (FileNotFoundError, NotADirectoryError):
-            return set()
-
-    def _children(self) -> list[tuple[str, int, int]]:
-        """Names, kinds and inodes of what is in it; nothing in what is no directory."""
+    def _children(self) -> list[tuple[str, int]]:
+        """Names and the kinds of what is in it; nothing in what is no directory."""
         kinds = {True: modes.S_IFDIR, False: modes.S_IFREG}
         try:
             return [
                 (
                     entry.name,
                     modes.S_IFLNK if entry.is_symlink() else kinds[entry.is_dir(follow_symlinks=False)],
-                    entry.inode(),
                 )
                 for entry in self.volume.scandir(self)
             ]

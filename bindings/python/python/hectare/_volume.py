@@ -27,6 +27,7 @@ from ._names import SEVERAL_NAMES, StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
 from ._reports import CopyReport, Extent, FreeBucket, FreeSpace, Space
 from ._trees import HostPath, Ignore, identity
+from ._walk import walk
 
 _T = TypeVar("_T")
 _NANOSECONDS = 1_000_000_000
@@ -355,53 +356,8 @@ class Volume:
         followlinks: bool,
         links_are_directories: bool,
     ) -> Iterator[tuple[str, list[str], list[str]]]:
-        """As `walk`; links to directories that are not followed count as directories or do not."""
-        # A stack rather than recursion: trees can be deep. Three are a directory whose turn has come, two one
-        # to enter: its path, and its inode if that is known.
-        stack: list[tuple[str, int | None] | tuple[str, list[str], list[str]]]
-        stack = [(decode(self._bytes(top)), None)]
-        entered: set[int] | None = None if followlinks else set()
-        while stack:
-            turn = stack.pop()
-            if len(turn) == 3:
-                yield turn
-                continue
-            path, inode = turn
-            try:
-                entries = self._entered(path, inode, entered)
-            except OSError as error:
-                if onerror is not None:
-                    onerror(error)
-                continue
-            directories: list[str] = []
-            others: list[str] = []
-            for entry in entries:
-                try:
-                    is_dir = entry.is_dir(follow_symlinks=followlinks or links_are_directories)
-                except OSError:
-                    is_dir = False  # a link that leads nowhere, as in os.walk
-                (directories if is_dir else others).append(entry.name)
-            if topdown:
-                yield path, directories, others
-            else:
-                stack.append((path, directories, others))
-            found = {entry.name: (entry.is_symlink(), entry.inode()) for entry in entries}
-            base = path if path.endswith("/") else path + "/"
-            for name in reversed(directories):
-                below = base + name
-                # The caller may have added names.
-                is_link, inode = found[name] if name in found else (self.islink(below), None)
-                if followlinks or not is_link:
-                    stack.append((below, inode))
-
-    def _entered(self, path: str, inode: int | None, entered: set[int] | None) -> list[DirEntry]:
-        """What is in a directory, whose inode is remembered; an error if it was before."""
-        if entered is not None:
-            inode = self.stat(path).st_ino if inode is None else inode
-            if inode in entered:
-                raise OSError(errno.ELOOP, SEVERAL_NAMES, path)
-            entered.add(inode)
-        return list(self.scandir(path))
+        path = decode(self._bytes(top))
+        return walk(self, path, topdown, onerror, followlinks, links_are_directories)
 
     def mkdir(self, path: StrPath | VolumePath, mode: int = 0o755) -> None:
         """Makes a directory; there is no umask."""
