@@ -144,6 +144,33 @@ def test_a_file_that_others_replace_gets_no_link(volume, tmp_path):
     assert (out / "b/again").read_text() == "own" and (tmp_path / "victim").stat().st_nlink == 2
 
 
+@pytest.mark.parametrize("links", [1, 2])
+def test_an_inode_of_the_volume_that_is_used_again_meanwhile_gets_no_link(volume, tmp_path, links):
+    volume.makedirs("/top/b")
+    volume.makedirs("/top/c")
+    volume.write_text("/top/a", "one")
+    volume.utime("/top/a", ns=(0, 0))  # the clock of a volume has ticks of some milliseconds
+    volume.link("/top/a", "/other")
+    inode = volume.stat("/top/a").st_ino
+    if links == 1:
+        volume.remove("/other")
+
+    def ignore(directory, names):
+        if directory == "/top/b":  # /top/a was copied before, and /top/c was not listed
+            for path in ["/top/a", "/other"][:links]:
+                volume.remove(path)
+            volume.write_text("/top/c/new", "two")
+            if volume.stat("/top/c/new").st_ino != inode:
+                pytest.skip("the volume used another inode")
+            for path in ["/other"][: links - 1]:
+                volume.link("/top/c/new", path)
+        return []
+
+    report = volume.copy_out("/top", tmp_path / "out", ignore=ignore)
+    assert (report.files, report.links) == (2, 0)
+    assert (tmp_path / "out/c/new").read_text() == "two" and (tmp_path / "out/a").read_text() == "one"
+
+
 @pytest.mark.parametrize("changed", [{"st_nlink": 1}, {"st_size": 4}, {"st_mtime_ns": 5}])
 def test_an_inode_that_is_another_file_s_by_now_gets_no_link(volume, tmp_path, monkeypatch, changed):
     """As if the first file was removed, and its inode used again, before the second was reached."""

@@ -21,6 +21,8 @@ from ._trees import Copy, Directory, Frame, identity, not_empty
 if TYPE_CHECKING:
     from . import _native
 
+# Inode, size and time of change of a file of the volume: its inode may be another file's by now.
+_Key = tuple[int, int, int]
 # Where a file was copied to, and what it is there.
 _First = tuple[bytes, tuple[int, int]]
 _WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,8 +53,8 @@ class CopyOut(Copy):
                 raise not_empty(target)
             self.root = os.fsencode(target)
             self.top = os.dup(self.directory.fd)
-            self.first: dict[int, _First] = {}  # of files with several names
-            self.single: set[int] = set()  # files copied that have one, by their link count
+            self.first: dict[_Key, _First] = {}  # of files with several names
+            self.single: set[_Key] = set()  # files copied that have one, by their link count
             self.entered = {found[0][1]}  # directories, of which each has one name in a sound volume
             try:
                 return self.run(Frame(source, self.root, names, found))
@@ -95,11 +97,12 @@ class CopyOut(Copy):
         self.finish(below, frame.source, frame.target, frame.found)
 
     def file(self, name: bytes, source: bytes, target: bytes, found: Any) -> None:
-        _, inode, links, *_ = found[0]
-        if inode in self.first and self.linked(name, source, target, self.first[inode]):
+        _, inode, links, _, _, size = found[0]
+        key = (inode, size, found[1][1])
+        if key in self.first and self.linked(name, source, target, self.first[key]):
             self.links += 1
             return
-        if links < 2 and inode in self.single:
+        if links < 2 and key in self.single:
             raise OSError(errno.EUCLEAN, "the file has several names and a link count below 2")
         content = self.native.open_file(source, "r", 0)
         try:
@@ -114,9 +117,9 @@ class CopyOut(Copy):
             content.close()
         self.files += 1
         if links > 1:
-            self.first[inode] = (target, same)
+            self.first[key] = (target, same)
         else:
-            self.single.add(inode)
+            self.single.add(key)
 
     def new_file(self, name: bytes) -> int:
         return os.open(name, _NEW_FILE, 0o600, dir_fd=self.directory.fd)
