@@ -47,11 +47,11 @@ pub extern "C" fn hectare_opendir(volume: *mut hectare_volume, path: *const c_ch
     })
 }
 
-/// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error, which ends the listing: then
-/// 0 follows. `.` and `..` are left out. The order is that of the directory, by hash or as it lies, not by
-/// name.
+/// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error; the next call goes on with the
+/// entry behind it, or gives 0 where the directory can't be read. `.` and `..` are left out. The order is that
+/// of the directory, by hash or as it lies, not by name.
 ///
-/// Names may change meanwhile, also by who lists: one that is there from hectare_opendir() to the end comes
+/// Names may change meanwhile, also by the caller: one that is there from hectare_opendir() to the end comes
 /// exactly once, one that is added or removed in between once or not at all.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_readdir(directory: *mut hectare_dir, to: *mut hectare_dirent) -> c_int {

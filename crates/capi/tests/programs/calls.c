@@ -348,6 +348,24 @@ static void listing(hectare_volume *volume) {
     TRUE(added == FILES);
 }
 
+// Names that are gone before they are listed, in a directory that does not say what they are.
+static void removed(hectare_volume *volume) {
+    char path[300];
+    TRUE(hectare_mkdir(volume, "/gone", 0700) == 0);
+    for (int number = 0; number < 40; number++) {
+        snprintf(path, sizeof path, "/gone/%d", number);
+        TRUE(hectare_mknod(volume, path, S_IFREG | 0600, 0, 0) == 0);
+    }
+    hectare_dir *directory = hectare_opendir(volume, "/gone");
+    hectare_dirent entry;
+    TRUE(hectare_readdir(directory, &entry) == 1);
+    for (int number = 0; number < 40; number++) {
+        snprintf(path, sizeof path, "/gone/%d", number);
+        TRUE(hectare_unlink(volume, path) == 0);
+    }
+    TRUE(hectare_readdir(directory, &entry) == 0 && hectare_closedir(directory) == 0);
+}
+
 static void images(const char *folder) {
     char image[4096], copy[4096];
     snprintf(image, sizeof image, "%s/calls.img", folder);
@@ -370,6 +388,7 @@ static void images(const char *folder) {
     names(volume);
     opened(volume);
     listing(volume);
+    removed(volume);
 
     // One that is open for writing is open once.
     REFUSED(hectare_open(image, HECTARE_READ_ONLY), EBUSY);

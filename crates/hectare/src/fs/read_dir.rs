@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::fs::metadata::{FileType, Metadata};
 use crate::path::to_host;
 use crate::volume::Volume;
-use hectare_engine::{Cookie, Corrupt, DirEntry as Entry, OpenFile, Place};
+use hectare_engine::{Cookie, Corrupt, DirEntry as Entry, Error as Cause, OpenFile, Place};
 use hectare_units::InodeNr;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -61,12 +61,32 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Err(error) = self.refill() {
-            self.ended = true;
-            return Some(Err(error));
+        loop {
+            if let Err(error) = self.refill() {
+                self.ended = true;
+                return Some(Err(error));
+            }
+            let mut entry = self.ready.pop_front()?;
+            if entry.kind.is_some() || self.directory.complete(&mut entry) {
+                return Some(Ok(DirEntry { directory: Arc::clone(&self.directory), entry }));
+            }
         }
-        let entry = self.ready.pop_front()?;
-        Some(Ok(DirEntry { directory: Arc::clone(&self.directory), entry }))
+    }
+}
+
+impl Directory {
+    /// Reads what an entry is, which a directory without `filetype` does not say; false if its name was removed
+    /// after it was read. An inode that can't be read is left to [`DirEntry::file_type`] to report.
+    fn complete(&self, entry: &mut Entry) -> bool {
+        let engine = self.volume.engine();
+        match engine.stat(entry.inode) {
+            Ok(found) => entry.kind = Some(found.kind),
+            Err(Cause::NotFound) => {
+                return !matches!(engine.lookup(self.nr, &entry.name), Err(Cause::NotFound));
+            }
+            Err(_) => {}
+        }
+        true
     }
 }
 

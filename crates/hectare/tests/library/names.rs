@@ -1,9 +1,12 @@
 //! Names: walking all of them, and renaming in the ways that `std` does not have.
 
 use crate::{close_clean, in_memory};
+use hectare::device::{Bytes, MemoryDevice};
 use hectare::fs::FileTimes;
+use hectare::{Volume, mkfs};
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 #[test]
@@ -59,13 +62,37 @@ fn a_walk_ends_where_a_directory_lies_in_itself() {
     if let Err(reason) = hectare_oracle::debugfs_write(&image, &["ln a a/b/again"]) {
         hectare_oracle::skip!("library names::a_walk_ends", reason);
     }
-    let volume = hectare::Volume::open(&image).unwrap();
+    let volume = Volume::open(&image).unwrap();
     let found: Vec<_> = volume.walk("/").unwrap().collect();
     assert_eq!(found.iter().filter(|entry| entry.is_err()).count(), 1, "{found:?}");
     assert_eq!(found.len(), 4, "{found:?}");
     let error = found.into_iter().find_map(Result::err).unwrap();
     assert_eq!(error.errno(), 117);
     assert!(error.to_string().contains("/a/b/again"), "{error}");
+}
+
+/// Names that were read ahead of their removal were listed, and then had no kind.
+#[test]
+fn regression_names_removed_while_listed_are_no_errors_without_filetype() {
+    let device = Arc::new(MemoryDevice::new(Bytes::mib(32)));
+    mkfs::Format::new().features("^filetype").on_device(&*device).unwrap();
+    let volume = Volume::options().write(true).open_device(Arc::clone(&device) as _).unwrap();
+    volume.create_dir("d").unwrap();
+    for _ in 0..2 {
+        (0..40).for_each(|nr| volume.write(format!("d/{nr}"), "").unwrap());
+        let (mut listing, mut walk) = (volume.read_dir("d").unwrap(), volume.walk("d").unwrap());
+        let kept = listing.next().unwrap().unwrap();
+        assert!(kept.file_type().unwrap().is_file());
+        assert_eq!(walk.next().unwrap().unwrap().file_name(), kept.file_name());
+        (0..40).for_each(|nr| volume.remove_file(format!("d/{nr}")).unwrap());
+        volume.write("d/another", "takes an inode").unwrap();
+        let left: Vec<_> = listing.map(|entry| entry.unwrap().file_type().unwrap()).collect();
+        // That one, and a name of before whose inode it took.
+        assert!(left.len() <= 2, "{left:?}");
+        assert!(walk.all(|entry| entry.is_ok()));
+        volume.remove_file("d/another").unwrap();
+    }
+    close_clean(volume, &device);
 }
 
 #[test]
