@@ -23,6 +23,15 @@ pub struct ReadDir {
     ended: bool,
 }
 
+/// A listing that waits until directories in it were listed.
+pub(crate) struct Paused {
+    nr: InodeNr,
+    path_len: usize,
+    from: Cookie,
+    ready: VecDeque<Entry>,
+    ended: bool,
+}
+
 struct Directory {
     volume: Volume,
     path: Box<[u8]>,
@@ -38,6 +47,19 @@ impl ReadDir {
     /// The number of the directory's inode.
     pub(crate) fn ino(&self) -> u64 {
         self.directory.nr.get().into()
+    }
+
+    /// What is needed to list the rest later. Its path is not kept, but its length: [`resume`](Self::resume).
+    pub(crate) fn pause(self) -> Paused {
+        let Self { directory, from, ready, ended } = self;
+        Paused { nr: directory.nr, path_len: directory.path.len(), from, ready, ended }
+    }
+
+    /// The listing of a directory above this one, whose path is the beginning of this one's.
+    pub(crate) fn resume(&self, above: Paused) -> Self {
+        let Directory { volume, path, .. } = &*self.directory;
+        let Paused { nr, path_len, from, ready, ended } = above;
+        Self { from, ready, ended, ..Self::new(volume, &path[..path_len], nr) }
     }
 
     /// Reads on; afterwards there is an entry, or the directory has ended.
@@ -179,6 +201,12 @@ impl DirEntry {
 impl std::fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("ReadDir").field(&to_host(self.directory.path.to_vec())).finish()
+    }
+}
+
+impl std::fmt::Debug for Paused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Paused").field(&self.nr).finish()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Everything below a directory, one entry at a time.
 //!
-//! Invariant: it ends on every volume. A directory that is met again, which only a damaged volume has, is
-//! reported and not entered.
+//! Invariants: it ends on every volume, since a directory that is met again, which only a damaged volume has, is
+//! reported and not entered; and it has the path of the innermost directory only, since paths of all levels
+//! would take memory by the square of the depth.
 
 use crate::error::Result;
-use crate::fs::{DirEntry, ReadDir};
+use crate::fs::read_dir::{DirEntry, Paused, ReadDir};
 use std::collections::HashSet;
 
 /// Everything below a directory: each directory comes before what it holds, in the order of [`ReadDir`].
@@ -13,8 +14,10 @@ use std::collections::HashSet;
 /// Its memory grows with the number of directories.
 #[derive(Debug)]
 pub struct Walk {
-    /// The directories that are being listed, the innermost last.
-    levels: Vec<ReadDir>,
+    /// The directory that is being listed.
+    innermost: Option<ReadDir>,
+    /// Those that it lies in, the outermost first.
+    above: Vec<Paused>,
     /// The directory that came last: it is listed next.
     entered: Option<ReadDir>,
     /// The inodes of all directories that were met.
@@ -23,12 +26,20 @@ pub struct Walk {
 
 impl Walk {
     pub(crate) fn new(top: ReadDir) -> Self {
-        Self { met: HashSet::from([top.ino()]), entered: Some(top), levels: Vec::new() }
+        let met = HashSet::from([top.ino()]);
+        Self { innermost: Some(top), above: Vec::new(), entered: None, met }
     }
 
     /// Leaves out what the directory holds that came last; nothing if that was none.
     pub fn skip_dir(&mut self) {
         self.entered = None;
+    }
+
+    /// Lists the directory that was entered, before the rest of the one that it lies in.
+    fn descend(&mut self) {
+        if let Some(entered) = self.entered.take() {
+            self.above.extend(self.innermost.replace(entered).map(ReadDir::pause));
+        }
     }
 
     /// Notes a directory as the one that is listed next.
@@ -48,13 +59,15 @@ impl Iterator for Walk {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.levels.extend(self.entered.take());
+        self.descend();
         loop {
-            match self.levels.last_mut()?.next() {
-                None => self.levels.pop(),
-                Some(Err(error)) => return Some(Err(error)),
-                Some(Ok(entry)) => return Some(self.enter(&entry).map(|()| entry)),
+            let mut listed = self.innermost.take()?;
+            let Some(found) = listed.next() else {
+                self.innermost = self.above.pop().map(|above| listed.resume(above));
+                continue;
             };
+            self.innermost = Some(listed);
+            return Some(found.and_then(|entry| self.enter(&entry).map(|()| entry)));
         }
     }
 }

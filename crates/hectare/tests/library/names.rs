@@ -3,6 +3,7 @@
 use crate::{close_clean, in_memory};
 use hectare::device::{Bytes, MemoryDevice};
 use hectare::fs::FileTimes;
+use hectare::inode::{Creation, InodeNr, NewNode};
 use hectare::{Volume, mkfs};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ fn a_walk_meets_everything_once_and_directories_first() {
     ];
     assert_eq!(sorted, expected.map(PathBuf::from));
     let mut walk = volume.walk("/").unwrap();
+    walk.skip_dir(); // none came yet
     let mut seen = Vec::new();
     while let Some(entry) = walk.next() {
         let path = entry.unwrap().path();
@@ -69,6 +71,34 @@ fn a_walk_ends_where_a_directory_lies_in_itself() {
     let error = found.into_iter().find_map(Result::err).unwrap();
     assert_eq!(error.errno(), 117);
     assert!(error.to_string().contains("/a/b/again"), "{error}");
+}
+
+/// Each level had its whole path: half a gigabyte here.
+#[cfg(target_os = "linux")]
+#[test]
+fn regression_a_deep_walk_takes_memory_for_one_path() {
+    const LEVELS: usize = 2000;
+    let (volume, device) = in_memory();
+    let (engine, name) = (volume.engine(), [b'n'; 255]);
+    let mut at = InodeNr::ROOT;
+    for _ in 0..LEVELS {
+        at = engine.create(at, &name, NewNode::Directory, Creation::default()).unwrap();
+    }
+    let mut walk = volume.walk("/").unwrap();
+    let before = resident_mib();
+    let deepest = walk.by_ref().find(|entry| entry.as_ref().unwrap().ino() == u64::from(at.get())).unwrap();
+    let taken = resident_mib().saturating_sub(before);
+    assert_eq!(deepest.unwrap().path().as_os_str().len(), LEVELS * 256);
+    assert!(taken < 200, "{taken} MiB for {LEVELS} levels");
+    assert!(walk.all(|entry| entry.unwrap().path().as_os_str() == "/lost+found"));
+    close_clean(volume, &device);
+}
+
+#[cfg(target_os = "linux")]
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
 /// Names that were read ahead of their removal were listed, and then had no kind.
