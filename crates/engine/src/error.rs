@@ -108,6 +108,9 @@ pub enum Error {
     /// The volume was opened for reading only.
     #[error("the volume is open for reading only")]
     ReadOnly,
+    /// Another host may have the volume in use (MMP, `EBUSY`); the text says what to do.
+    #[error("{0}")]
+    InUse(String),
     /// A write that the format allows but this program does not do yet, named.
     #[error("{0}")]
     Unsupported(String),
@@ -178,6 +181,7 @@ impl Error {
             Self::Closed => 9,
             Self::OutOfMemory(_) => 12,
             Self::PermissionDenied => 13,
+            Self::InUse(_) => 16,
             Self::Exists => 17,
             Self::OtherProject | Self::OtherVolume => 18,
             Self::NotADirectory => 20,
@@ -232,6 +236,7 @@ impl From<hectare_mmp::Error> for Error {
         match error {
             hectare_mmp::Error::Device(error) => error.into(),
             hectare_mmp::Error::Corrupt(corrupt) => Self::Corrupt(corrupt),
+            hectare_mmp::Error::InUse(text) => Self::InUse(text),
             other => Self::Unsupported(other.to_string()),
         }
     }
@@ -293,6 +298,7 @@ mod tests {
             (Error::NoSpace, io::ErrorKind::StorageFull),
             (Error::OtherVolume, io::ErrorKind::CrossesDevices),
             (Error::Unsupported("no".into()), io::ErrorKind::Unsupported),
+            (hectare_mmp::Error::InUse("by another".into()).into(), io::ErrorKind::ResourceBusy),
         ] {
             let shown = error.to_string();
             let error = io::Error::from(error);

@@ -30,9 +30,14 @@ fn mark(device: &dyn Device, block: BlockNr) -> Mmp {
     Mmp::parse(&bytes, block, None).unwrap()
 }
 
+/// The errno of what another host has in use.
+const BUSY: i32 = 16;
+
 #[track_caller]
-fn refused(result: Result<Volume, Error>, words: &[&str]) {
-    let text = result.map(drop).expect_err("it is in use").to_string();
+fn refused(result: Result<Volume, Error>, errno: i32, words: &[&str]) {
+    let error = result.map(drop).expect_err("it is in use");
+    assert_eq!(error.errno(), errno, "{error}");
+    let text = error.to_string();
     assert!(words.iter().all(|word| text.contains(word)) && !text.contains('\n'), "{text}");
 }
 
@@ -50,12 +55,12 @@ fn a_volume_in_use_is_refused_and_one_left_by_a_crash_is_taken_after_a_wait() {
     let during = held.device.to_vec();
     let at_once = OpenOptions { mmp_wait: false, ..unhurried() };
     let refusal = in_memory_with(&during, at_once).map(|held| held.volume);
-    refused(refusal, &["in use by host", "last seen 20", "MMP", "clear_mmp"]);
+    refused(refusal, BUSY, &["in use by host", "last seen 20", "MMP", "clear_mmp"]);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let began = Instant::now();
             let second = Volume::open(Arc::clone(&held.device) as Arc<dyn Device>, OpenOptions::default());
-            refused(second, &["in use by host", "MMP"]);
+            refused(second, BUSY, &["in use by host", "MMP"]);
             assert!(began.elapsed() >= Duration::from_secs(11));
         });
         scope.spawn(|| {
@@ -112,15 +117,15 @@ fn a_check_under_way_and_a_wait_without_end_are_refused() {
     };
     let block = block_of(&bytes);
     let cases = [
-        (Status::Fsck, 5, "being checked by e2fsck"),
-        (Status::InUse { node: "n".into(), device: "d".into(), sequence: 1 }, 60_000, "300 is the most"),
+        (Status::Fsck, 5, BUSY, "being checked by e2fsck"),
+        (Status::InUse { node: "n".into(), device: "d".into(), sequence: 1 }, 60_000, 117, "300 is the most"),
     ];
-    for (status, check_interval, what) in cases {
+    for (status, check_interval, errno, what) in cases {
         let mmp = Mmp { status, time: u64::MAX, check_interval };
         let mut bytes = bytes.clone();
         let at = usize::try_from(block.get() * 1024).unwrap();
         bytes[at..at + 1024].copy_from_slice(&mmp.render(None));
-        refused(in_memory_with(&bytes, unhurried()).map(|held| held.volume), &[what]);
+        refused(in_memory_with(&bytes, unhurried()).map(|held| held.volume), errno, &[what]);
     }
 }
 
@@ -156,7 +161,11 @@ fn the_kernel_and_we_do_not_use_a_volume_at_once() {
                 Ok(mount) => mount,
                 Err(reason) => return skip_part!("mmp::the_kernel, theirs first", reason),
             };
-            refused(Volume::open(unlocked(&image), OpenOptions::default()), &["in use by host", "loop"]);
+            refused(
+                Volume::open(unlocked(&image), OpenOptions::default()),
+                BUSY,
+                &["in use by host", "loop"],
+            );
             mount.unmount();
             // What it left is free.
             let volume = Volume::open(unlocked(&image), OpenOptions::default()).unwrap();
