@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::mkfs::{Format, threads};
 use crate::sync::Mutex;
 use crate::watch::{Step, Watch};
-use hectare_device::{Cancel, FileOptions, Overwrite, Until};
+use hectare_device::{Cancel, CancelDevice, FileOptions, Overwrite, Until};
 use hectare_populate::{self as populate, ImageError, Progress, Source, Tree};
 pub use hectare_populate::{
     Addition, Excludes, FileContexts, Meta, ModeChange, Options, Platform, Reference, Spec, Timestamp, Totals,
@@ -172,14 +172,8 @@ impl Image {
         watch.at(Step::Sources, 0, None);
         let format = self.format.options(place)?;
         let sources = self.sources.into_iter().map(From::source).collect();
-        // One that the options have counts, too.
-        let (own, both) = (std::mem::take(&mut self.options.cancel), watch.clone());
-        self.options.cancel = Cancel::polling(move || {
-            if own.is_cancelled() {
-                both.cancel();
-            }
-            both.token().is_cancelled()
-        });
+        let cancel = either(std::mem::take(&mut self.options.cancel), watch.token());
+        self.options.cancel = cancel.clone();
         let tree = Tree::build(sources, &self.options).map_err(Error::of_sources)?;
         watch.check(place)?;
         let format = match self.epoch {
@@ -190,11 +184,12 @@ impl Image {
         let planned = populate::Image::plan(&tree, &format, self.size.of_populate(), true).map_err(failed)?;
         watch.check(place)?;
         let pending = FileOptions::new().write(true).create_pending(path, planned.size(), overwrite)?;
-        let device = watch.wrap(pending.device(), Until::End);
+        let device = CancelDevice::new(pending.device(), cancel.clone(), Until::End);
         let progress = Reported { watch: &watch, done: AtomicU64::new(0), all: tree.totals().data.get() };
         planned.write(&device, threads(), &progress).map_err(failed)?;
-        let _ = self.options.cancel.is_cancelled();
-        watch.check(place)?;
+        if cancel.is_cancelled() {
+            return Err(Error::cancelled(place));
+        }
         pending.publish()?;
         let block_size = planned.format().geometry().block_size;
         Ok(Built {
@@ -204,6 +199,16 @@ impl Image {
             warnings: tree.warnings().iter().map(ToString::to_string).collect(),
         })
     }
+}
+
+/// What asks at checkpoints whether the watch was cancelled, which the cancel of the options does, too.
+fn either(own: Cancel, watch: Cancel) -> Cancel {
+    Cancel::polling(move || {
+        if own.is_cancelled() {
+            watch.cancel();
+        }
+        watch.is_cancelled()
+    })
 }
 
 impl From {

@@ -178,6 +178,30 @@ mod calls {
         });
     }
 
+    /// It was asked only when all data was written.
+    #[test]
+    fn regression_the_cancel_of_the_options_ends_the_writing_of_data() {
+        let sources = tempfile::tempdir().unwrap();
+        for nr in 0..20 {
+            std::fs::write(sources.path().join(format!("file{nr}")), vec![nr; 1 << 20]).unwrap();
+        }
+        let own = Cancel::new();
+        let asked = own.clone();
+        let watch = Watch::new(move |progress| {
+            if progress.step == Step::Data {
+                asked.cancel();
+            }
+            ControlFlow::Continue(())
+        });
+        let image = build::Image::new().folder(sources.path()).with_options(|options| options.cancel = own);
+        let target = tempfile::tempdir().unwrap();
+        let error = image.watch(&watch).create(target.path().join("new")).unwrap_err();
+        assert!(error.is_cancelled() && watch.is_cancelled(), "{error}");
+        let Progress { done, total, .. } = watch.progress();
+        assert!(Some(done) < total, "{done} of {total:?} bytes were written");
+        assert!(listed(target.path()).is_empty());
+    }
+
     #[test]
     fn progress_is_reported_to_the_end_of_each_step() {
         let directory = tempfile::tempdir().unwrap();
