@@ -48,7 +48,7 @@ pub fn check_device_watched(device: &dyn Device, options: &Options, watch: &Watc
     watch.check(name)?;
     found.map_err(|cause| match cause {
         hectare_check::Error::Device(cause) => cause.into(),
-        other => Error::invalid(name, other),
+        other => Error::of_check(name, other),
     })
 }
 

@@ -81,6 +81,17 @@ impl Error {
         Self::new(place.into(), EINVAL, cause)
     }
 
+    /// An error of a check that is not the device's.
+    #[cfg(feature = "check")]
+    pub(crate) fn of_check(place: &str, cause: hectare_check::Error) -> Self {
+        let errno = match &cause {
+            hectare_check::Error::Unsupported(_) => EOPNOTSUPP,
+            hectare_check::Error::OutOfMemory(_) => ENOMEM,
+            _ => EINVAL,
+        };
+        Self::new(place.to_owned(), errno, cause)
+    }
+
     /// An error about content that is no text (`EILSEQ`).
     pub(crate) fn not_text(place: String, cause: std::str::Utf8Error) -> Self {
         Self(Box::new(Inner { place, kind: io::ErrorKind::InvalidData, errno: EILSEQ, cause: cause.into() }))
@@ -122,6 +133,8 @@ impl Error {
 #[cfg(feature = "build")]
 const EIO: i32 = 5;
 const EBADF: i32 = 9;
+#[cfg(feature = "check")]
+const ENOMEM: i32 = 12;
 #[cfg(feature = "build")]
 const EACCES: i32 = 13;
 #[cfg(feature = "mkfs")]
@@ -132,6 +145,8 @@ const EINVAL: i32 = 22;
 #[cfg(feature = "build")]
 const ENOSPC: i32 = 28;
 const EILSEQ: i32 = 84;
+#[cfg(any(feature = "check", feature = "mkfs"))]
+const EOPNOTSUPP: i32 = 95;
 const ECANCELED: i32 = 125;
 
 impl fmt::Display for Error {
@@ -184,6 +199,7 @@ impl Error {
         match cause {
             hectare_mmp::Error::Device(cause) => cause.into(),
             cause @ hectare_mmp::Error::InUse(_) => Self::new(place.to_owned(), EBUSY, cause),
+            cause @ hectare_mmp::Error::Unsupported(_) => Self::new(place.to_owned(), EOPNOTSUPP, cause),
             other => Self::invalid(place, other),
         }
     }

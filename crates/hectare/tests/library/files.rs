@@ -123,3 +123,17 @@ fn errors_name_what_lies_there() {
         mkfs::Format::new().features("no-such").create(folder.path().join("new"), 8 << 20).unwrap_err();
     assert!(error.to_string().contains("no-such"), "{error}");
 }
+
+/// A check gave EINVAL for whatever was not the device's.
+#[test]
+fn regression_a_check_of_an_unknown_feature_is_unsupported_as_opening_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    mkfs::Format::new().features("^metadata_csum").create(&image, 8 << 20).unwrap();
+    let mut bytes = std::fs::read(&image).unwrap();
+    bytes[1024 + 0x63] |= 0x80; // the highest bit of s_feature_incompat
+    std::fs::write(&image, bytes).unwrap();
+    for error in [Volume::open(&image).map(drop).unwrap_err(), check::check(&image).map(drop).unwrap_err()] {
+        assert_eq!((error.errno(), error.kind()), (95, std::io::ErrorKind::Unsupported), "{error}");
+    }
+}
