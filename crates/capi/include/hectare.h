@@ -95,11 +95,11 @@ typedef struct {
   // With a second since 1970 that is not negative no time is later, and the same sources give the same
   // image. -1: times and the UUID are as they come.
   int64_t source_date_epoch;
-  // "ext2", "ext3" or "ext4"; NULL: ext4.
+  // As in hectare_mkfs_options.
   const char *fs_type;
-  // The label, up to 16 bytes; NULL: none.
+  // As in hectare_mkfs_options.
   const char *label;
-  // Features by their names in mke2fs, separated by commas, `^` before what is left out; NULL: none.
+  // As in hectare_mkfs_options.
   const char *features;
   // 16 bytes; NULL: random, or by the content with a `source_date_epoch`.
   const uint8_t *uuid;
@@ -107,7 +107,7 @@ typedef struct {
   const char *const *exclude;
   // How many there are.
   uintptr_t exclude_count;
-  // Bytes of a block: a power of two from 1024 to 65536; 0: by size.
+  // As in hectare_mkfs_options.
   uint32_t block_size;
   // Who owns everything; 4294967295 in both: as in the sources.
   uint32_t uid;
@@ -282,8 +282,8 @@ typedef struct {
   // Not 0: a file or a volume that is there is replaced.
   int replace;
   // As in hectare_build_options, without the call at the beginning. A call that was cancelled fails
-  // with ECANCELED: there is no new file, and one that was to be replaced is as it was; a device holds no
-  // volume any more. NULL: none.
+  // with ECANCELED: there is no new file, and one that was to be replaced is as it was; a device is as it
+  // was, or holds no volume. NULL: none.
   int (*progress)(void *user, uint64_t done, uint64_t total);
   // What `progress` is called with.
   void *user;
@@ -448,7 +448,7 @@ int hectare_file_stat(hectare_file *file, hectare_stat *to);
 int hectare_file_seek_data(hectare_file *file, uint64_t at, uint64_t *to);
 
 // The first offset from `at` on that is in a hole, which the end of the file is, too, into `to`; fails
-// with ENXIO beyond it.
+// with ENXIO at or beyond it.
 int hectare_file_seek_hole(hectare_file *file,
                            uint64_t at,
                            uint64_t *to);
@@ -512,8 +512,8 @@ int hectare_unlink(hectare_volume *volume,
 // Removes an empty directory (else ENOTEMPTY); other names are refused (ENOTDIR).
 int hectare_rmdir(hectare_volume *volume, const char *path);
 
-// Renames in one step; what has the new name is removed, if it is an empty directory and gets a directory
-// (else ENOTEMPTY, ENOTDIR), or is none and gets none (else EISDIR). A link at the end of either path is
+// Renames in one step; what has the new name is removed: a directory replaces an empty directory only (else
+// ENOTDIR, ENOTEMPTY), anything else replaces no directory (EISDIR). A link at the end of either path is
 // renamed itself.
 int hectare_rename(hectare_volume *volume,
                    const char *from,

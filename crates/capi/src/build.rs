@@ -33,11 +33,11 @@ pub struct hectare_build_options {
     /// With a second since 1970 that is not negative no time is later, and the same sources give the same
     /// image. -1: times and the UUID are as they come.
     pub source_date_epoch: i64,
-    /// "ext2", "ext3" or "ext4"; NULL: ext4.
+    /// As in hectare_mkfs_options.
     pub fs_type: *const c_char,
-    /// The label, up to 16 bytes; NULL: none.
+    /// As in hectare_mkfs_options.
     pub label: *const c_char,
-    /// Features by their names in mke2fs, separated by commas, `^` before what is left out; NULL: none.
+    /// As in hectare_mkfs_options.
     pub features: *const c_char,
     /// 16 bytes; NULL: random, or by the content with a `source_date_epoch`.
     pub uuid: *const u8,
@@ -45,7 +45,7 @@ pub struct hectare_build_options {
     pub exclude: *const *const c_char,
     /// How many there are.
     pub exclude_count: usize,
-    /// Bytes of a block: a power of two from 1024 to 65536; 0: by size.
+    /// As in hectare_mkfs_options.
     pub block_size: u32,
     /// Who owns everything; 4294967295 in both: as in the sources.
     pub uid: u32,

@@ -103,7 +103,7 @@ impl hectare_check_options {
         };
         let report = check::check_device_watched(device, &options, &watch(self.progress, self.user))?;
         if let Some(found) = self.found {
-            self.tell(found, &report);
+            self.report_findings(found, &report);
         }
         if !to.is_null() {
             put(to, counts(&report))?;
@@ -115,11 +115,11 @@ impl hectare_check_options {
         })
     }
 
-    fn tell(&self, found: Found, report: &Report) {
-        let tell = |what, text: &dyn std::fmt::Display| found(self.user, what, line(text).as_ptr());
-        report.problems.iter().for_each(|problem| tell(HECTARE_FOUND_PROBLEM, problem));
-        report.unchecked.iter().for_each(|what| tell(HECTARE_FOUND_UNJUDGED, what));
-        report.notes.iter().for_each(|note| tell(HECTARE_FOUND_NOTE, note));
+    fn report_findings(&self, found: Found, report: &Report) {
+        let one = |what, text: &dyn std::fmt::Display| found(self.user, what, line(text).as_ptr());
+        report.problems.iter().for_each(|problem| one(HECTARE_FOUND_PROBLEM, problem));
+        report.unchecked.iter().for_each(|what| one(HECTARE_FOUND_UNJUDGED, what));
+        report.notes.iter().for_each(|note| one(HECTARE_FOUND_NOTE, note));
     }
 }
 

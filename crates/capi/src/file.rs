@@ -120,7 +120,7 @@ pub extern "C" fn hectare_file_seek_data(file: *mut hectare_file, at: u64, to: *
 }
 
 /// The first offset from `at` on that is in a hole, which the end of the file is, too, into `to`; fails
-/// with ENXIO beyond it.
+/// with ENXIO at or beyond it.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_seek_hole(file: *mut hectare_file, at: u64, to: *mut u64) -> c_int {
     status(|| put(to, self::file(file)?.seek_hole(at)?.ok_or_else(no_more)?))

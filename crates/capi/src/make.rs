@@ -41,8 +41,8 @@ pub struct hectare_mkfs_options {
     /// Not 0: a file or a volume that is there is replaced.
     pub replace: c_int,
     /// As in hectare_build_options, without the call at the beginning. A call that was cancelled fails
-    /// with ECANCELED: there is no new file, and one that was to be replaced is as it was; a device holds no
-    /// volume any more. NULL: none.
+    /// with ECANCELED: there is no new file, and one that was to be replaced is as it was; a device is as it
+    /// was, or holds no volume. NULL: none.
     pub progress: Option<extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int>,
     /// What `progress` is called with.
     pub user: *mut c_void,

@@ -78,8 +78,8 @@ pub extern "C" fn hectare_rmdir(volume: *mut hectare_volume, path: *const c_char
     status(|| Ok(self::volume(volume)?.remove_dir(memory::path(path, "the path")?)?))
 }
 
-/// Renames in one step; what has the new name is removed, if it is an empty directory and gets a directory
-/// (else ENOTEMPTY, ENOTDIR), or is none and gets none (else EISDIR). A link at the end of either path is
+/// Renames in one step; what has the new name is removed: a directory replaces an empty directory only (else
+/// ENOTDIR, ENOTEMPTY), anything else replaces no directory (EISDIR). A link at the end of either path is
 /// renamed itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_rename(

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! For storage of your own implement [`Device`]: `name`, `len`, `read_at`, `write_at`, `flush`, `zero`, `discard`,
-//! `resize`, `is_zeroed` and `is_read_only`; the example `own_device` does it in forty lines. Its contract is short
+//! `resize`, `is_zeroed` and `is_read_only`; the example `own_device` does it in a page. Its contract is short
 //! and hard: what was written before a successful flush is durable, in any order; a write is not. Errors are made
 //! by [`Error::new`] or [`Error::io`].
 //!

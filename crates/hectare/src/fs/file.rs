@@ -146,7 +146,8 @@ impl File {
         self.done(self.0.open.seek_data(at))
     }
 
-    /// The first offset from `at` on that is in a hole: the end of the file at the latest; `None` beyond it.
+    /// The first offset from `at` on that is in a hole: the end of the file at the latest; `None` at or
+    /// beyond it.
     ///
     /// # Errors
     /// If the map is damaged.
