@@ -5,7 +5,7 @@
 use crate::failure::{EINVAL, Failure, guard, status};
 use crate::memory::{self, buffer, give, read};
 use crate::metadata::hectare_time;
-use crate::volume::{about, hectare_volume, volume};
+use crate::volume::{At, about, hectare_volume, volume};
 use hectare::fs::Permissions;
 use hectare::inode::{Changes, Creation, DeviceNumber, NewNode, RenameMode, Timestamp};
 use std::ffi::{c_char, c_int};
@@ -198,8 +198,7 @@ pub extern "C" fn hectare_chown(
     uid: u32,
     gid: u32,
 ) -> c_int {
-    let given = |id| (id != u32::MAX).then_some(id);
-    status(|| Ok(self::volume(volume)?.chown(memory::path(path, "the path")?, given(uid), given(gid))?))
+    status(|| At::of(volume, path, true)?.change(&owners(uid, gid)))
 }
 
 /// Changes owner and group of what is at a path itself; 4294967295 leaves one as it is.
@@ -210,8 +209,12 @@ pub extern "C" fn hectare_lchown(
     uid: u32,
     gid: u32,
 ) -> c_int {
+    status(|| At::of(volume, path, false)?.change(&owners(uid, gid)))
+}
+
+fn owners(uid: u32, gid: u32) -> Changes {
     let given = |id| (id != u32::MAX).then_some(id);
-    status(|| Ok(self::volume(volume)?.lchown(memory::path(path, "the path")?, given(uid), given(gid))?))
+    Changes { uid: given(uid), gid: given(gid), ..Changes::default() }
 }
 
 /// Changes the times; a link at the end is followed. NULL leaves one as it is.
@@ -222,7 +225,7 @@ pub extern "C" fn hectare_utimes(
     atime: *const hectare_time,
     mtime: *const hectare_time,
 ) -> c_int {
-    status(|| change_times(volume, path, true, (atime, mtime)))
+    status(|| At::of(volume, path, true)?.change(&times(atime, mtime)?))
 }
 
 /// Changes the times of what is at a path itself; NULL leaves one as it is.
@@ -233,19 +236,11 @@ pub extern "C" fn hectare_lutimes(
     atime: *const hectare_time,
     mtime: *const hectare_time,
 ) -> c_int {
-    status(|| change_times(volume, path, false, (atime, mtime)))
+    status(|| At::of(volume, path, false)?.change(&times(atime, mtime)?))
 }
 
-fn change_times(
-    volume: *mut hectare_volume,
-    path: *const c_char,
-    follow: bool,
-    (atime, mtime): (*const hectare_time, *const hectare_time),
-) -> Result<(), Failure> {
-    let (volume, path) = (self::volume(volume)?, memory::path(path, "the path")?);
-    let changes = Changes { atime: given_time(atime)?, mtime: given_time(mtime)?, ..Changes::default() };
-    let engine = volume.engine();
-    about(&volume, path, engine.resolve(path, follow).and_then(|nr| engine.change(nr, &changes)))
+fn times(atime: *const hectare_time, mtime: *const hectare_time) -> Result<Changes, Failure> {
+    Ok(Changes { atime: given_time(atime)?, mtime: given_time(mtime)?, ..Changes::default() })
 }
 
 fn given_time(at: *const hectare_time) -> Result<Option<Timestamp>, Failure> {

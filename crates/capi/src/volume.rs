@@ -4,8 +4,9 @@
 
 use crate::failure::{Failure, guard, status};
 use crate::handles::{Kind, Table};
-use crate::memory::{host_path, put, text};
+use crate::memory::{self, host_path, put, text};
 use hectare::Volume;
+use hectare::inode::{self, Changes, InodeNr};
 use std::ffi::{c_char, c_int};
 
 /// An open volume.
@@ -134,12 +135,37 @@ pub extern "C" fn hectare_set_label(volume: *mut hectare_volume, label: *const c
     })
 }
 
+/// What is at a path.
+pub(crate) struct At<'a> {
+    volume: Volume,
+    path: &'a [u8],
+    follows: bool,
+}
+
+impl At<'_> {
+    pub(crate) fn of(
+        volume: *mut hectare_volume,
+        path: *const c_char,
+        follows: bool,
+    ) -> Result<Self, Failure> {
+        Ok(Self { volume: self::volume(volume)?, path: memory::path(path, "the path")?, follows })
+    }
+
+    pub(crate) fn run<T>(
+        &self,
+        run: impl FnOnce(&inode::Volume, InodeNr) -> Result<T, inode::Error>,
+    ) -> Result<T, Failure> {
+        let engine = self.volume.engine();
+        about(&self.volume, self.path, engine.resolve(self.path, self.follows).and_then(|nr| run(engine, nr)))
+    }
+
+    pub(crate) fn change(&self, changes: &Changes) -> Result<(), Failure> {
+        self.run(|engine, nr| engine.change(nr, changes))
+    }
+}
+
 /// The result of the engine's, whose errors name no file, with the file that it is about.
-pub(crate) fn about<T>(
-    volume: &Volume,
-    path: &[u8],
-    result: Result<T, hectare::inode::Error>,
-) -> Result<T, Failure> {
+pub(crate) fn about<T>(volume: &Volume, path: &[u8], result: Result<T, inode::Error>) -> Result<T, Failure> {
     result.map_err(|error| {
         let (device, text) = (volume.engine().device().name(), error.to_string());
         let place = match path {

@@ -3,32 +3,12 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{Failure, guard, status};
-use crate::memory::{self, bytes, give, text};
-use crate::volume::{about, hectare_volume, volume};
-use hectare::Volume;
-use hectare::inode::{Error, InodeNr, XattrHow};
+use crate::memory::{bytes, give, text};
+use crate::volume::{At, hectare_volume};
+use hectare::inode::XattrHow;
 use std::ffi::{c_char, c_int};
 
-/// What is at a path.
-struct At<'a> {
-    volume: Volume,
-    path: &'a [u8],
-    follows: bool,
-}
-
 impl At<'_> {
-    fn of(volume: *mut hectare_volume, path: *const c_char, follows: bool) -> Result<Self, Failure> {
-        Ok(Self { volume: self::volume(volume)?, path: memory::path(path, "the path")?, follows })
-    }
-
-    fn run<T>(
-        &self,
-        run: impl FnOnce(&hectare::inode::Volume, InodeNr) -> Result<T, Error>,
-    ) -> Result<T, Failure> {
-        let engine = self.volume.engine();
-        about(&self.volume, self.path, engine.resolve(self.path, self.follows).and_then(|nr| run(engine, nr)))
-    }
-
     fn get(&self, name: *const c_char, to: *mut u8, len: usize) -> Result<isize, Failure> {
         let name = text(name, "the name")?;
         give(&self.run(|engine, nr| engine.get_xattr(nr, name))?, to, len)
