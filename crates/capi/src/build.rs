@@ -7,7 +7,7 @@
 
 use crate::failure::{EINVAL, Failure, guard, status};
 use crate::make::Described;
-use crate::memory::{host, host_path, put, read_struct, texts};
+use crate::memory::{host, host_path, put_options, read_options, texts};
 use crate::progress::watch;
 use hectare::build::{Excludes, Image, Reference};
 use hectare::mkfs::Format;
@@ -131,12 +131,7 @@ fn invalid(error: &dyn std::fmt::Display) -> Failure {
 /// the sources, in a file that must not exist. `size` is sizeof(hectare_build_options).
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_build_defaults(to: *mut hectare_build_options, size: usize) -> c_int {
-    status(|| {
-        if size != size_of::<hectare_build_options>() {
-            return Err(Failure::new(EINVAL, "the options have the size of another version of hectare.h"));
-        }
-        put(to, hectare_build_options::defaults())
-    })
+    status(|| put_options(to, size, hectare_build_options::defaults()))
 }
 
 /// Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
@@ -152,10 +147,7 @@ pub extern "C" fn hectare_build_with(
     options: *const hectare_build_options,
 ) -> i64 {
     guard(-1, || {
-        let options = match options.is_null() {
-            true => hectare_build_options::defaults(),
-            false => read_struct(options, "the options")?,
-        };
+        let options = read_options(options, hectare_build_options::defaults())?;
         make(texts(sources, count)?, options.image()?, image)
     })
 }

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)] // names that C calls, and calls of C
 
 use crate::device::{device, hectare_device};
-use crate::failure::{EINVAL, Failure, guard, status};
-use crate::memory::{host_path, place, put, read_struct};
+use crate::failure::{Failure, guard, status};
+use crate::memory::{host_path, place, put, put_options, read_options};
 use crate::progress::watch;
 use hectare::check::{self, Report};
 use hectare::device::{Device, FileOptions};
@@ -85,10 +85,6 @@ impl hectare_check_options {
         }
     }
 
-    fn of(given: *const Self) -> Result<Self, Failure> {
-        if given.is_null() { Ok(Self::defaults()) } else { read_struct(given, "the options") }
-    }
-
     fn check(&self, device: &dyn Device, to: *mut hectare_check_counts) -> Result<c_int, Failure> {
         if !to.is_null() {
             place(to)?; // before the work, which would be for nothing
@@ -161,12 +157,7 @@ pub extern "C" fn hectare_check(
 /// Sets options to what hectare_check_with() does with NULL. `size` is sizeof(hectare_check_options).
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_check_defaults(to: *mut hectare_check_options, size: usize) -> c_int {
-    status(|| {
-        if size != size_of::<hectare_check_options>() {
-            return Err(Failure::new(EINVAL, "the options have the size of another version of hectare.h"));
-        }
-        put(to, hectare_check_options::defaults())
-    })
+    status(|| put_options(to, size, hectare_check_options::defaults()))
 }
 
 /// Checks the volume in a file or on a block device, without changing it. Returns HECTARE_SOUND,
@@ -178,7 +169,7 @@ pub extern "C" fn hectare_check_with(
     to: *mut hectare_check_counts,
 ) -> c_int {
     guard(-1, || {
-        let options = hectare_check_options::of(options)?;
+        let options = read_options(options, hectare_check_options::defaults())?;
         let device = FileOptions::new().open(host_path(image, "the image's path")?);
         options.check(&device.map_err(hectare::Error::from)?, to)
     })
@@ -194,6 +185,6 @@ pub extern "C" fn hectare_check_device(
 ) -> c_int {
     guard(-1, || {
         let device = device(from)?;
-        hectare_check_options::of(options)?.check(&device, to)
+        read_options(options, hectare_check_options::defaults())?.check(&device, to)
     })
 }

@@ -4,7 +4,7 @@
 
 use crate::device::{device, hectare_device};
 use crate::failure::{EINVAL, Failure, status};
-use crate::memory::{host_path, optional_text, put, read_bytes, read_struct, utf8};
+use crate::memory::{host_path, optional_text, put_options, read_bytes, read_options, utf8};
 use crate::progress::watch;
 use hectare::inode::BlockSize;
 use hectare::mkfs::{Format, FsType, InodeCount};
@@ -68,10 +68,6 @@ impl hectare_mkfs_options {
         }
     }
 
-    fn of(given: *const Self) -> Result<Self, Failure> {
-        if given.is_null() { Ok(Self::defaults()) } else { read_struct(given, "the options") }
-    }
-
     fn format(&self) -> Result<Format, Failure> {
         let Self { fs_type, label, features, uuid, block_size, .. } = *self;
         let format = Format::new()
@@ -125,12 +121,7 @@ impl Described {
 /// `size` is sizeof(hectare_mkfs_options).
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_mkfs_defaults(to: *mut hectare_mkfs_options, size: usize) -> c_int {
-    status(|| {
-        if size != size_of::<hectare_mkfs_options>() {
-            return Err(Failure::new(EINVAL, "the options have the size of another version of hectare.h"));
-        }
-        put(to, hectare_mkfs_options::defaults())
-    })
+    status(|| put_options(to, size, hectare_mkfs_options::defaults()))
 }
 
 /// Makes an empty volume of `size` bytes in a new file, which gets its name when it is complete. `options`
@@ -142,7 +133,7 @@ pub extern "C" fn hectare_mkfs_with(
     options: *const hectare_mkfs_options,
 ) -> c_int {
     status(|| {
-        let format = hectare_mkfs_options::of(options)?.format()?;
+        let format = read_options(options, hectare_mkfs_options::defaults())?.format()?;
         Ok(format.create(host_path(image, "the image's path")?, size)?)
     })
 }
@@ -171,7 +162,7 @@ pub extern "C" fn hectare_mkfs_device_with(
 ) -> c_int {
     status(|| {
         let device = device(from)?;
-        Ok(hectare_mkfs_options::of(options)?.format()?.on_device(&device)?)
+        Ok(read_options(options, hectare_mkfs_options::defaults())?.format()?.on_device(&device)?)
     })
 }
 

@@ -155,6 +155,19 @@ pub(crate) fn read_struct<T: Copy>(from: *const T, what: &str) -> Result<T, Fail
     read(from, what)
 }
 
+/// The caller's options, or for NULL those that it would be given.
+pub(crate) fn read_options<T: Copy>(from: *const T, defaults: T) -> Result<T, Failure> {
+    if from.is_null() { Ok(defaults) } else { read_struct(from, "the options") }
+}
+
+/// Gives options to the caller, whose struct has this size.
+pub(crate) fn put_options<T>(to: *mut T, size: usize, defaults: T) -> Result<(), Failure> {
+    if size != size_of::<T>() {
+        return Err(Failure::new(EINVAL, "the options have the size of another version of hectare.h"));
+    }
+    put(to, defaults)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
