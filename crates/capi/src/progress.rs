@@ -5,17 +5,17 @@
 
 #![allow(unsafe_code)] // names that C calls, and pointers of C
 
-use hectare::{Progress, Step, Watch};
+use hectare::{Progress, Watch};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::ControlFlow;
 
 /// The caller's function: not 0 cancels.
-pub(crate) type Told = extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int;
+pub(crate) type Callback = extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int;
 
 /// The caller's function, and what it is called with.
 struct Observer {
-    progress: Told,
+    progress: Callback,
     user: *mut c_void,
 }
 
@@ -30,30 +30,15 @@ thread_local! {
 impl Observer {
     fn call(&self, now: Progress) -> ControlFlow<()> {
         // The function may make a long call of its own.
-        let outer = STEP.replace(name(now.step));
+        let outer = STEP.replace(now.step.c_name());
         let answer = (self.progress)(self.user, now.done, now.total.unwrap_or(u64::MAX));
         STEP.set(outer);
         if answer == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
-fn name(step: Step) -> &'static CStr {
-    match step {
-        Step::Begin => c"begin",
-        Step::Sources => c"sources",
-        Step::Discard => c"discard",
-        Step::Data => c"data",
-        Step::Structures => c"structures",
-        Step::Inodes => c"inodes",
-        Step::Directories => c"directories",
-        Step::Bitmaps => c"bitmaps",
-        // Of another version of the crate, which comes with this one.
-        _ => c"other",
-    }
-}
-
 /// What a long call is seen by.
-pub(crate) fn watch(progress: Option<Told>, user: *mut c_void) -> Watch {
+pub(crate) fn watch(progress: Option<Callback>, user: *mut c_void) -> Watch {
     let Some(progress) = progress else { return Watch::default() };
     let observer = Observer { progress, user };
     Watch::new(move |now| observer.call(now))

@@ -13,6 +13,7 @@
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use hectare_device::{Cancel, CancelDevice, Device, Until};
+use std::ffi::CStr;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -44,19 +45,28 @@ pub enum Step {
     Bitmaps,
 }
 
+impl Step {
+    /// The name that is displayed, as C has texts.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn c_name(self) -> &'static CStr {
+        match self {
+            Self::Begin => c"begin",
+            Self::Sources => c"sources",
+            Self::Discard => c"discard",
+            Self::Data => c"data",
+            Self::Structures => c"structures",
+            Self::Inodes => c"inodes",
+            Self::Directories => c"directories",
+            Self::Bitmaps => c"bitmaps",
+        }
+    }
+}
+
 /// Its name: one word in lower case.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Begin => "begin",
-            Self::Sources => "sources",
-            Self::Discard => "discard",
-            Self::Data => "data",
-            Self::Structures => "structures",
-            Self::Inodes => "inodes",
-            Self::Directories => "directories",
-            Self::Bitmaps => "bitmaps",
-        })
+        f.write_str(self.c_name().to_str().map_err(|_| fmt::Error)?)
     }
 }
 
