@@ -19,7 +19,7 @@ static int wrong;
         }                                                                                                 \
     } while (0)
 
-#define FAILS(call, number) TRUE((errno = 0, (call)) <= 0 && errno == (number) && hectare_errno() == (number))
+#define FAILS(call, number) TRUE((errno = 0, (call)) == -1 && errno == (number) && hectare_errno() == (number))
 #define REFUSED(call, number) TRUE((errno = 0, (call)) == NULL && errno == (number))
 
 struct storage {
@@ -69,7 +69,8 @@ static int progress(void *user, uint64_t done, uint64_t total) {
 
 static int enough(void *user, uint64_t done, uint64_t total) {
     (void)done, (void)total, (void)user;
-    return 7;
+    // Where "begin" is reported depends on how long that takes.
+    return strcmp(hectare_progress_step(), "begin") != 0 ? 7 : 0;
 }
 
 static void found(void *user, uint32_t what, const char *line) {
@@ -146,7 +147,7 @@ static void devices(void) {
     FAILS(hectare_check_device(&device, &checking, &counts), ECANCELED);
     TRUE(storage.released == 9);
 
-    // A descriptor that is broken: only one problem is told of, and what it leads to is not judged.
+    // A descriptor that is broken: only one problem is reported, and what it leads to is not judged.
     memset(storage.bytes + 2048, 0xff, 32);
     checking.progress = NULL;
     checking.problems_max = 1;
