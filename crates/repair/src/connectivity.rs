@@ -5,6 +5,7 @@ use crate::directory_content::Stored;
 use crate::known::Info;
 use crate::names::Numbers;
 use crate::report::Error;
+use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::{Bits, What};
 use hectare_ext4::error::Place;
@@ -112,7 +113,6 @@ impl Work<'_> {
                 entry.name.clone_from(&name);
             }
         }
-        self.mended(What::Tree, Place::Inode(slot.nr), "lost+found is made");
         self.make_directory(&mut slot, 0o700, InodeNr::ROOT)?;
         let inode = slot.nr.get();
         entries.push(Stored {
@@ -122,8 +122,21 @@ impl Work<'_> {
             hash: None,
         });
         self.inodes.change(inode, |info| info.refs = 1)?;
-        self.write_directory(&mut root, &entries, InodeNr::ROOT)?;
-        Ok(Some(slot.nr))
+        if self.write_directory(&mut root, &entries, InodeNr::ROOT)? < entries.len() {
+            self.unmake(slot)?;
+            return Ok(None);
+        }
+        self.mended(What::Tree, Place::Inode(InodeNr::new(inode)), "lost+found is made");
+        Ok(Some(InodeNr::new(inode)))
+    }
+
+    /// Ends a directory that was made, and that the root has no place for.
+    fn unmake(&mut self, mut slot: Slot) -> Result<(), Error> {
+        self.inodes.remove(slot.nr.get())?;
+        slot.raw().i_links_count = 0.into();
+        slot.raw().i_dtime = self.options.now.into();
+        // What it holds is found to be free in the next round.
+        self.put_slot(&mut slot)
     }
 
     /// Whether a cluster is free for a new directory.

@@ -214,7 +214,7 @@ fn regression_a_directory_inside_its_inode_keeps_its_names_without_space() {
     });
     volume.close().unwrap();
     fs::write(&case.image, bytes_of(&*device)).unwrap();
-    fill(&case);
+    fill(&case, "/");
     let lost: Vec<_> = (0..20).map(|nr| format!("unlink f{nr}")).collect();
     case.change(&lost.iter().map(String::as_str).collect::<Vec<_>>());
     let (repaired, after) = case.repaired("inside");
@@ -224,14 +224,36 @@ fn regression_a_directory_inside_its_inode_keeps_its_names_without_space() {
     }
 }
 
-/// Leaves no free block.
-fn fill(case: &Case) {
+/// The last free block was for a directory that nothing could name.
+#[test]
+fn regression_what_the_root_has_no_place_for_is_not_made() {
+    let args = ["-t", "ext2", "-b", "1024", "-N", "64", "-m", "0", "-O", "^resize_inode"];
+    // What is left of the root's block holds the name of a lost inode, and not that of lost+found.
+    let names = [255, 254, 253, 172].map(|len| format!("mknod {} p", "x".repeat(len)));
+    let requests = ["rmdir lost+found", "mkdir d", "mknod f1 p"].into_iter();
+    let case =
+        match made(&args, "256k", &requests.chain(names.iter().map(String::as_str)).collect::<Vec<_>>()) {
+            Ok(case) => case,
+            Err(reason) => skip!("repair wrong_names::what_the_root_has_no_place_for", reason),
+        };
+    let nr = inode(&case.survey(), "/f1").unwrap();
+    let last = fill(&case, "d");
+    case.change(&["unlink f1", "cd d", &format!("rm {last}")]);
+    assert_minded(&case, "last block");
+    let (repaired, after) = case.repaired("last block");
+    assert_eq!(inode(&survey(&after), &format!("/#{nr}")), Some(nr), "{:?}", repaired.mends);
+}
+
+/// Leaves no free block; returns the name of a file of one block in the directory that the files are in.
+fn fill(case: &Case, directory: &str) -> String {
     let free = |case: &Case| dumpe2fs(&case.image).unwrap().number("Free blocks");
     let filler = case.folder.path().join("filler");
     while free(case) > 0 {
         // A map takes blocks of its own.
         let blocks = usize::try_from(free(case)).unwrap();
         fs::write(&filler, vec![7; 1024 * if blocks > 20 { blocks - 10 } else { 1 }]).unwrap();
-        debugfs_write(&case.image, &[&format!("write {} w{blocks}", filler.display())]).unwrap();
+        let write = format!("write {} w{blocks}", filler.display());
+        debugfs_write(&case.image, &[&format!("cd {directory}"), &write]).unwrap();
     }
+    "w1".to_owned()
 }
