@@ -84,7 +84,7 @@ impl Work<'_> {
         let Some(mut root) = self.slot(InodeNr::ROOT)? else { return Ok(None) };
         let mut entries = self.read_directory(&root)?.entries;
         let mut encrypted = None;
-        if let Some(entry) = entries.iter().find(|entry| entry.name == LOST_FOUND) {
+        if let Some(entry) = entries.iter().find(|entry| self.is_lost_found(&root, entry)) {
             let known = self.inodes.get(entry.inode)?;
             if known.is_some_and(|info| info.is_directory() && info.parent == 2) {
                 let nr = InodeNr::new(entry.inode);
@@ -100,18 +100,11 @@ impl Work<'_> {
         let Some(mut slot) = self.take_inode()? else { return Ok(None) };
         if let Some(nr) = encrypted {
             self.lost(What::Tree, Place::Inode(nr), "it is an encrypted lost+found, which takes no names");
-            entries.retain(|entry| entry.name != LOST_FOUND);
+            entries.retain(|entry| !self.is_lost_found(&root, entry));
             self.inodes.change(nr.get(), |info| (info.refs, info.parent) = (0, 0))?;
             lost.push(nr.get());
-        } else if entries.iter().any(|entry| entry.name == LOST_FOUND) {
-            let taken =
-                entries.iter().map(|entry| (self.comparable(&root, &entry.name), entry.inode)).collect();
-            let name = self.another_name(&root, LOST_FOUND, &taken, &mut Numbers::new());
-            let text = format!("lost+found is no directory: now {}", name.escape_ascii());
-            self.lost(What::Tree, Place::Inode(InodeNr::ROOT), text);
-            for entry in entries.iter_mut().filter(|entry| entry.name == LOST_FOUND) {
-                entry.name.clone_from(&name);
-            }
+        } else {
+            self.rename_lost_found(&root, &mut entries);
         }
         self.make_directory(&mut slot, 0o700, InodeNr::ROOT)?;
         let inode = slot.nr.get();
@@ -128,6 +121,20 @@ impl Work<'_> {
         }
         self.mended(What::Tree, Place::Inode(InodeNr::new(inode)), "lost+found is made");
         Ok(Some(InodeNr::new(inode)))
+    }
+
+    fn is_lost_found(&self, root: &Slot, entry: &Stored) -> bool {
+        self.comparable(root, &entry.name) == self.comparable(root, LOST_FOUND)
+    }
+
+    /// Gives what has the name of lost+found, and is no directory, a name that is not there.
+    fn rename_lost_found(&mut self, root: &Slot, entries: &mut [Stored]) {
+        let Some(at) = entries.iter().position(|entry| self.is_lost_found(root, entry)) else { return };
+        let taken = entries.iter().map(|entry| (self.comparable(root, &entry.name), entry.inode)).collect();
+        let name = self.another_name(root, LOST_FOUND, &taken, &mut Numbers::new());
+        let text = format!("lost+found is no directory: now {}", name.escape_ascii());
+        self.lost(What::Tree, Place::Inode(InodeNr::ROOT), text);
+        entries[at].name = name;
     }
 
     /// Ends a directory that was made, and that the root has no place for.

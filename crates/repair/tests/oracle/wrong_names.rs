@@ -103,6 +103,22 @@ fn regression_a_file_with_the_name_of_lost_found_gets_one_of_its_own() {
     assert_eq!(found.iter().collect::<Vec<_>>(), want, "{:?}", repaired.mends);
 }
 
+/// A root that folds names has one lost+found, however it is written.
+#[test]
+fn regression_a_folded_lost_found_is_the_one() {
+    let args = ["-t", "ext4", "-b", "1024", "-O", "casefold,^has_journal", "-E", "encoding=utf8"];
+    let requests = ["rmdir lost+found", "mkdir LOST+FOUND", "mknod f1 p", "sif / flags 0x40080000"];
+    let case = match made(&args, "8M", &requests) {
+        Ok(case) => case,
+        Err(reason) => skip!("repair wrong_names::a_folded_lost_found", reason),
+    };
+    let nr = inode(&case.survey(), "/f1").unwrap();
+    case.change(&["unlink f1"]);
+    assert_minded(&case, "folded");
+    let (repaired, after) = case.repaired("folded");
+    assert_eq!(paths(&after), ["/LOST+FOUND", &format!("/LOST+FOUND/#{nr}")], "{:?}", repaired.mends);
+}
+
 /// The second record of a directory leads up, whatever its name is.
 #[test]
 fn regression_a_wrong_name_for_the_parent_leaves_the_tree() {
