@@ -166,12 +166,13 @@ impl<'a> RawInode<'a> {
 
     /// Whether it is in use, for a number that has no use. Without a mode, its other fields are not read;
     /// e2fsck reports it where it counts blocks or has attributes, and links or a map in one that a feature could
-    /// use.
+    /// use; also that it folds names, which only a directory can.
     #[must_use]
     pub fn is_in_use(&self, nr: InodeNr, sb: &SuperBlock) -> bool {
         let holds = self.mode() != 0 || self.stored_blocks(sb) != 0 || self.file_acl() != 0;
         let has_map = self.block().iter().any(|byte| *byte != 0) || self.links() != 0 && nr != KEPT_BLOCKS;
-        let mapped = self.flags().intersects(InodeFlags::INLINE_DATA | InodeFlags::INDEX);
+        let of_kinds = InodeFlags::INLINE_DATA | InodeFlags::INDEX | InodeFlags::CASEFOLD;
+        let mapped = self.flags().intersects(of_kinds);
         let too_large = self.size() > self.size_max(sb.geometry().block_size);
         holds || mapped || too_large || has_map && OF_FEATURES.contains(&nr.get())
     }
