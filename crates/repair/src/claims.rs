@@ -40,6 +40,10 @@ impl Work<'_> {
                 conflict.nodes.insert(node.get());
             }
         }
+        for block in &map.foreign {
+            let cluster = self.geometry().cluster_of(*block).get();
+            self.foreign.claim(cluster..cluster + 1);
+        }
         let may_share = slot.kind() == Some(Kind::File);
         let mut last = None;
         for extent in &map.extents {

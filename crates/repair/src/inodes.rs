@@ -65,7 +65,7 @@ impl Work<'_> {
                 self.inode(slot)?;
             }
         }
-        self.order.note_held(self.sb.geometry(), &self.used);
+        self.order.note_held(self.sb.geometry(), &self.used, &self.foreign);
         Ok(())
     }
 

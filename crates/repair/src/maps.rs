@@ -30,6 +30,8 @@ pub(crate) struct Map {
     pub(crate) extents: Vec<Extent>,
     /// The blocks of the map itself, in the order in which they were met.
     pub(crate) nodes: Vec<BlockNr>,
+    /// Blocks that it leads to as to blocks of itself, and that hold something else.
+    pub(crate) foreign: Vec<BlockNr>,
     /// The first thing that is wrong: the map must be made anew.
     pub(crate) broken: Option<String>,
     /// Whether something that was mapped could not be kept.
@@ -176,7 +178,7 @@ impl Walk<'_> {
         if header.eh_magic.get() != raw::MAGIC || other && !self.fits_as(&block, index.ei_block.get(), depth)
         {
             self.map.blame(true, format!("block {nr} is no node of its extent tree"));
-            self.map.nodes.pop();
+            self.map.foreign.extend(self.map.nodes.pop());
             return Ok(());
         }
         if other {
@@ -276,7 +278,7 @@ impl Walk<'_> {
         }
         let table = self.work.block(BlockNr::new(nr))?;
         if self.looks_foreign(&table) {
-            self.map.nodes.pop();
+            self.map.foreign.extend(self.map.nodes.pop());
             self.map.blame(true, format!("the table in block {nr} names blocks that are not on the volume"));
             return Ok(());
         }

@@ -2,7 +2,8 @@
 //! repair can finish.
 //!
 //! - *Fresh first.* Clusters that nothing was in use of before take copies, new directories and new maps. The
-//!   volume that is there does not notice.
+//!   volume that is there does not notice. What a map leads to as to its own block counts as in use, even if
+//!   that is no such block: it must not become one while the map is there.
 //! - *Then what is changed in place.* By now whatever it leads to is there; an inode lies in one sector.
 //! - *The superblocks last*: that of the journal, as it is needed for as long as the log may have to be
 //!   replayed again, and behind it that of the volume, which says until then that the volume has errors.
@@ -46,9 +47,16 @@ impl fmt::Debug for Order {
 }
 
 impl Order {
-    /// Remembers what is in use, unless that is known already.
-    pub(crate) fn note_held(&mut self, geometry: &Geometry, used: &Bits) {
-        self.held.get_or_insert_with(|| (geometry.clone(), used.clone()));
+    /// Remembers what is in use, and what else a map leads to, unless that is known already.
+    pub(crate) fn note_held(&mut self, geometry: &Geometry, used: &Bits, foreign: &Bits) {
+        self.held.get_or_insert_with(|| {
+            let (mut held, mut next) = (used.clone(), 0);
+            while let Some(cluster) = foreign.first_from(next) {
+                held.claim(cluster..cluster + 1);
+                next = cluster + 1;
+            }
+            (geometry.clone(), held)
+        });
     }
 
     /// Remembers that the log was replayed.

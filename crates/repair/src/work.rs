@@ -49,6 +49,8 @@ pub(crate) struct Work<'a> {
     pub(crate) suspects: Suspects,
     pub(crate) groups: Vec<GroupDesc>,
     pub(crate) used: Bits,
+    /// Clusters to which maps lead as to their own blocks, and that hold something else.
+    pub(crate) foreign: Bits,
     /// Clusters with data that files may share.
     pub(crate) shared: Option<Bits>,
     pub(crate) inodes: Inodes,
@@ -100,6 +102,7 @@ impl<'a> Work<'a> {
             journal,
             from_backup,
             used: Bits::new(clusters)?,
+            foreign: Bits::new(clusters)?,
             shared: shares.then(|| Bits::new(clusters)).transpose()?,
             sb,
             options,

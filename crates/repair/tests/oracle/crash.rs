@@ -193,3 +193,24 @@ fn a_repair_survives_power_cuts() {
     );
     assert!(sum.failed.is_empty(), "not survived: {}", sum.failed[0]);
 }
+
+/// A map led to a block that held something else, as to a table of its own. That block was free for a new table,
+/// which then was part of the old map, too, until the inode was written.
+#[test]
+fn regression_a_foreign_block_of_a_map_takes_no_new_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let bases = match small(folder.path()) {
+        Ok(bases) => bases,
+        Err(reason) => skip!("repair crash::a_foreign_block_of_a_map", reason),
+    };
+    let base = bases.iter().find(|base| base.name == "fuzz ext2").unwrap();
+    let mut bytes = base.bytes.clone();
+    // The block bitmap, and the table below the table of the file `sparse`, in blocks of 1 KiB.
+    let (bitmap, table) = (3 * 1024, 49 * 1024);
+    (0..1024).for_each(|byte| bytes.swap(bitmap + byte, table + byte));
+    let reference = Reference::of(&bytes).unwrap();
+    let mut sum = Sum::default();
+    let mut judge = |state: &[u8]| reference.without_file(state, folder.path());
+    sum.look(&reference.old, &reference.log, &mut Random::new(1), &mut judge);
+    assert!(sum.states > 3 && sum.failed.is_empty(), "{:?}", sum.failed);
+}
