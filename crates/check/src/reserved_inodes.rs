@@ -178,6 +178,12 @@ impl Scan<'_> {
         if word(0x0c) != self.volume.geometry().block_size.get() {
             return Some(format!("its blocks have {} bytes", word(0x0c)));
         }
+        if word(0x20) != 0 {
+            let errno = word(0x20).cast_signed();
+            return Some(format!(
+                "it was aborted by error {errno}, which a mount takes for one of the volume"
+            ));
+        }
         if u64::from(word(0x10)) > blocks || word(0x14) == 0 {
             return Some(format!(
                 "it claims {} of its {blocks} blocks for the log, from block {}",

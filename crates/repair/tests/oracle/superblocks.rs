@@ -302,6 +302,18 @@ fn refuses(args: &[&str], change: impl FnOnce(&mut Image)) {
     watched(staged.overlay()).unwrap_err();
 }
 
+/// A journal that was aborted says by which error: e2fsck and the kernel take it for one of the volume.
+#[test]
+fn regression_the_error_that_aborted_a_journal_is_cleared() {
+    for args in [&["-t", "ext3", "-b", "1024"][..], &["-t", "ext4", "-b", "4096"]] {
+        mends("aborted", args, "16M", |image, case| {
+            let size = image.sb.geometry().block_size.len();
+            let start = case.block_of("<8>") * size;
+            image.bytes[start + 32..start + 36].copy_from_slice(&(-5i32).to_be_bytes());
+        });
+    }
+}
+
 /// The superblock of a journal of the first version ends before the users; what follows says nothing.
 #[test]
 fn regression_an_old_journal_has_no_users() {
