@@ -154,8 +154,10 @@ impl Scan<'_> {
         }
         let mut block = self.buffer();
         if self.read_file_block(&mapped.runs, 0, &mut block)? {
-            if let Some(reason) = self.wrong_journal(&block, blocks) {
-                self.tell(What::Journal, Place::Inode(nr), reason);
+            match (self.wrong_journal(&block, blocks), aborted_by(&block)) {
+                (Some(reason), _) => self.tell(What::Journal, Place::Inode(nr), reason),
+                (None, Some(errno)) => self.note_aborted(nr, errno),
+                (None, None) => {}
             }
         } else {
             self.tell(What::Journal, Place::Inode(nr), "it has no first block");
@@ -163,6 +165,14 @@ impl Scan<'_> {
         self.give_back(block);
         self.runs.truncate(mapped.runs.start);
         Ok(())
+    }
+
+    /// The next mount takes it for an error of the volume, and clears it. `e2fsck -fn` names it, and ends with 0.
+    fn note_aborted(&mut self, nr: InodeNr, errno: i32) {
+        let reason =
+            format!("it was aborted by error {errno}, which the next mount takes for one of the volume");
+        let (what, place) = (What::Journal, Place::Inode(nr));
+        self.report.notes.push(Problem { what, place, reason: reason.into() });
     }
 
     /// What is wrong with a journal's superblock. All numbers there are big-endian.
@@ -177,12 +187,6 @@ impl Scan<'_> {
         }
         if word(0x0c) != self.volume.geometry().block_size.get() {
             return Some(format!("its blocks have {} bytes", word(0x0c)));
-        }
-        if word(0x20) != 0 {
-            let errno = word(0x20).cast_signed();
-            return Some(format!(
-                "it was aborted by error {errno}, which a mount takes for one of the volume"
-            ));
         }
         if u64::from(word(0x10)) > blocks || word(0x14) == 0 {
             return Some(format!(
@@ -314,4 +318,10 @@ impl Scan<'_> {
         let problem = Problem { what: What::ResizeInode, place: Place::Inode(nr), reason: reason.into() };
         self.report.notes.push(problem);
     }
+}
+
+/// The error by which a journal was aborted, as its superblock says.
+fn aborted_by(superblock: &[u8]) -> Option<i32> {
+    let errno = i32::from_be_bytes(*superblock.get(0x20..)?.first_chunk()?);
+    Some(errno).filter(|errno| *errno != 0)
 }

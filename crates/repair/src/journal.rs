@@ -203,6 +203,7 @@ impl Work<'_> {
                 self.mended(What::Journal, place, "its superblock is made anew");
                 self.write_journal_superblock(&map, low32(blocks))?;
             }
+            self.clear_abort(&map, place)?;
             return self.finish_journal(slot);
         }
         if !sound {
@@ -223,6 +224,23 @@ impl Work<'_> {
         self.mended(What::Journal, place, format!("it is made anew, with {size} blocks"));
         self.write_journal_superblock(&map, low32(size))?;
         self.finish_journal(slot)
+    }
+
+    /// Clears the error by which a journal was aborted.
+    fn clear_abort(&mut self, map: &crate::maps::Map, place: Place) -> Result<(), Error> {
+        let Some(first) = map.extents.first() else { return Ok(()) };
+        let mut block = self.block(first.physical)?;
+        let Ok(mut superblock) = JournalSuperblock::parse(&block) else { return Ok(()) };
+        let errno = superblock.errno();
+        if errno == 0 {
+            return Ok(());
+        }
+        superblock.set_errno(0);
+        let bytes = superblock.render();
+        block[..bytes.len()].copy_from_slice(&bytes);
+        self.put_block(first.physical, &block)?;
+        self.mended(What::Journal, place, format!("it was aborted by error {errno}: cleared"));
+        Ok(())
     }
 
     /// Says what is lost with a log that the superblock does not say is needed.
