@@ -189,7 +189,7 @@ impl<'a> RawInode<'a> {
     /// Whether the list of bad blocks has a field that it can't have.
     #[must_use]
     pub fn is_odd_bad_blocks(&self, sb: &SuperBlock) -> bool {
-        let owned = self.raw.i_uid.get() != 0 || self.file_acl() != 0;
+        let owned = self.raw.i_uid.get() != 0 || self.raw.i_gid.get() != 0 || self.file_acl() != 0;
         owned || self.mode() != 0 || self.links() != 0 || self.stored_blocks(sb) & 1 != 0
     }
 

@@ -175,7 +175,8 @@ impl Work<'_> {
             if slot.view().is_odd_bad_blocks(&self.sb) {
                 self.mended(What::Inode, Place::Inode(slot.nr), "fields that it can't have are cleared");
                 let raw = slot.raw();
-                (raw.i_mode, raw.i_uid, raw.i_links_count) = (0.into(), 0.into(), 0.into());
+                (raw.i_mode, raw.i_links_count) = (0.into(), 0.into());
+                (raw.i_uid, raw.i_gid) = (0.into(), 0.into());
                 slot.set_acl(0);
             }
             self.mend_plain_fields(&mut slot, &map);

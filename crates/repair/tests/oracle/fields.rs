@@ -12,7 +12,7 @@ use std::sync::Arc;
 const QUOTA: &[&str] = &["-t", "ext4", "-O", "quota,orphan_file"];
 
 /// What mke2fs makes, and what debugfs changes in it.
-const CASES: [(&[&str], &[&str]); 42] = [
+const CASES: [(&[&str], &[&str]); 43] = [
     (&["-t", "ext4"], &["sif <5> size 103079215104"]),
     (&["-t", "ext4"], &["sif <6> mode 0160000"]),
     (&["-t", "ext4"], &["sif <9> mode 0100600", "sif <9> links_count 1"]),
@@ -70,6 +70,7 @@ const CASES: [(&[&str], &[&str]); 42] = [
     (&["-t", "ext4", "-O", "^resize_inode"], &["ssv reserved_gdt_blocks 200"]),
     (&["-t", "ext4", "-O", "^resize_inode"], &["sif <7> flags 0x40000000"]),
     (&["-t", "ext2"], &["sif <9> flags 0x40000000"]),
+    (&["-t", "ext2"], &["sif <1> gid 6400"]),
     (&["-t", "ext4", "-O", "mmp"], &["ssv mmp_block 1"]),
     (&["-t", "ext2"], &["ssv desc_size 188"]),
     (&["-t", "ext2", "-E", "resize=16385"], &["ssv reserved_gdt_blocks 0", "sif <7> block[DIND] 16711697"]),
