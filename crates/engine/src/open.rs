@@ -105,7 +105,7 @@ fn check_usable(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions
         if device.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        check::check_writable(sb)?;
+        check::check_writable(sb, options)?;
     }
     if let Some(mode) = options.data_mode.filter(|_| !sb.features().compat.contains(Compat::HAS_JOURNAL)) {
         let what = format!("data={} needs a journal, and the volume has none", mode.name());

@@ -55,6 +55,9 @@ pub struct OpenOptions {
     /// Whether some clusters are reserved so that freeing never lacks one (`s_resv_clusters` of the kernel).
     /// Default: true; false makes the last cluster available, to lay out a whole volume on purpose.
     pub keep_clusters: bool,
+    /// Write even to a volume that is marked as having errors, after its log is replayed. Default: false; true is
+    /// for a repair, which mends what is wrong afterwards.
+    pub with_errors: bool,
     /// The time that changes are stamped with, instead of the clock's (reproducible images).
     pub fixed_time: Option<Timestamp>,
     /// The seed of inode generations and other arbitrary choices, where they should be repeatable. What the
@@ -132,6 +135,7 @@ impl Default for OpenOptions {
             cache_inodes: 65_536,
             use_reserved_blocks: false,
             keep_clusters: true,
+            with_errors: false,
             fixed_time: None,
             seed: None,
             policy: Policy::default(),

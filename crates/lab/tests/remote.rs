@@ -15,6 +15,15 @@ fn e2fsck(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
+/// The log also says that the volume has errors, and has fast commits: a repair gave these up.
+#[test]
+fn regression_fast_commits_of_a_volume_with_errors_are_replayed() {
+    for seed in [1084, 1264] {
+        let outcome = run(seed, Some(Arc::new(e2fsck))).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(outcome.fault, Fault::Errors);
+    }
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_on_servers_that_fail() {
     let oracle: Arc<Oracle> = Arc::new(e2fsck);

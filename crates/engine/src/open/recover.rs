@@ -78,7 +78,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
         recovery = read()?;
     }
     let sb = if needed { replay(device, sb, &place, &recovery, options)? } else { sb };
-    check_writable(&sb)?;
+    check_writable(&sb, options)?;
     let log = start(device, &sb, &place, &recovery)?;
     Ok(Recovered { device: Arc::clone(device), sb, log: Some(log), clean: !needed })
 }
@@ -224,7 +224,7 @@ fn make_full(
     recovery.apply(&*place.device, &**device)?;
     device.flush()?;
     let sb = superblock_of(&**device, SuperBlock::parse).unwrap_or_else(|_| before.clone());
-    check_writable(&sb)?;
+    check_writable(&sb, options)?;
     let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
     fast::replay(Arc::clone(&overlay) as Arc<dyn Device>, sb.clone(), options, recovery.fast_commits())?;
     let blocks = fast::changed_blocks(&overlay, sb.geometry())?;
