@@ -317,8 +317,9 @@ fn take(core: &Core, handle: &mut Handle<'_>, holder: &Arc<CachedInode>) -> bool
 /// Removes a user. With the last one the inode becomes an orphan, to be freed when no handle is open.
 pub(crate) fn let_go(core: &Core, handle: &mut Handle<'_>, holder: &Arc<CachedInode>) {
     if remove_user(core, handle, holder) {
-        core.state.values.lock().drop_value(holder);
+        // Before any thread can free it: else it would become an orphan after that.
         core.state.add_orphan(handle, holder);
+        core.state.values.lock().drop_value(holder);
     }
 }
 
@@ -400,26 +401,62 @@ mod tests {
     use hectare_mkfs::{FormatOptions, parse_features};
     use hectare_units::Bytes;
 
-    /// Two changes run at once, and the one that made the value fails.
-    #[test]
-    fn regression_a_value_that_others_have_taken_outlives_the_change_that_made_it() {
+    /// A volume with values in inodes of their own.
+    fn volume() -> Volume {
         let features = parse_features("ea_inode").unwrap();
         let format = FormatOptions { features, ..FormatOptions::default() };
         let device = Arc::new(MemoryDevice::new(Bytes::mib(8)));
-        let volume = Volume::format(device, &format, Overwrite::Refuse, OpenOptions::default()).unwrap();
+        Volume::format(device, &format, Overwrite::Refuse, OpenOptions::default()).unwrap()
+    }
+
+    /// What a change that gives a file a value uses then.
+    fn placed(core: &Core, handle: &mut Handle<'_>, owner: &CachedInode) -> Uses {
+        let name = Name::parse(b"user.v").expect("a name");
+        let (mut attrs, mut uses) = ([Attr::new(name, vec![7; 9000])], Uses::default());
+        uses.place(core, handle, owner, (&mut attrs, &[0])).unwrap();
+        uses
+    }
+
+    /// Another thread could free it first, and then a freed inode was recorded as an orphan.
+    #[test]
+    fn regression_a_value_is_an_orphan_before_it_can_be_freed() {
+        let volume = volume();
+        let core = volume.core();
+        volume.write_file("a", b"", Creation::default()).unwrap();
+        let owner = core.state.inode(volume.resolve("a", false).unwrap()).unwrap();
+        for _ in 0..500 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut handle = core.start(100).unwrap();
+                    let uses = placed(core, &mut handle, &owner);
+                    let_go(core, &mut handle, &uses.taken[0].holder);
+                    handle.stop();
+                });
+                let dropped = loop {
+                    let dropped = core.state.values.lock().take_dropped();
+                    if !dropped.is_empty() {
+                        break dropped;
+                    }
+                };
+                assert!(core.state.orphans.holds(dropped[0].nr()));
+                core.state.values.lock().drop_value(&dropped[0]);
+            });
+            free_dropped(core).unwrap();
+        }
+        volume.close().unwrap();
+    }
+
+    /// Two changes run at once, and the one that made the value fails.
+    #[test]
+    fn regression_a_value_that_others_have_taken_outlives_the_change_that_made_it() {
+        let volume = volume();
         let core = volume.core();
         let owners = ["a", "b"].map(|name| {
             volume.write_file(name, b"", Creation::default()).unwrap();
             core.state.inode(volume.resolve(name, false).unwrap()).unwrap()
         });
         let mut handle = core.start(100).unwrap();
-        let [mut first, mut second] = owners.map(|owner| {
-            let name = Name::parse(b"user.v").expect("a name");
-            let mut attrs = [Attr::new(name, vec![7; 9000])];
-            let mut uses = Uses::default();
-            uses.place(core, &mut handle, &owner, (&mut attrs, &[0])).unwrap();
-            uses
-        });
+        let [mut first, mut second] = owners.map(|owner| placed(core, &mut handle, &owner));
         let holder = Arc::clone(&second.taken[0].holder);
         assert!(Arc::ptr_eq(&holder, &first.taken[0].holder));
         std::mem::take(&mut first).undo(core, &mut handle).unwrap();
