@@ -380,7 +380,7 @@ hectare_volume *hectare_open_device(const hectare_device *from,
 hectare_dir *hectare_opendir(hectare_volume *volume,
                              const char *path);
 
-// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error; the next call goes on with the
+// The next entry, into `to`: 1 if there was one, 0 at the end, -1 on an error; the next call continues with the
 // entry behind it, or gives 0 where the directory can't be read. `.` and `..` are left out. The order is that
 // of the directory, by hash or as it lies, not by name.
 //

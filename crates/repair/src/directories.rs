@@ -305,11 +305,12 @@ impl Work<'_> {
             return Ok(least);
         }
         let extra = self.extra_clusters(&slot)?;
-        if let Some(built) = self.build_directory(&slot, &entries[..least], parent, format) {
-            self.lay_out(&mut slot, &mut map, extra, &built)?;
-        }
+        let is_written = match self.build_directory(&slot, &entries[..least], parent, format) {
+            Some(built) => self.lay_out(&mut slot, &mut map, extra, &built)?,
+            None => false,
+        };
         self.put_slot(&mut slot)?;
-        Ok(least)
+        Ok(if is_written { least } else { 0 })
     }
 
     /// Writes the blocks of a directory; false if there is no space.

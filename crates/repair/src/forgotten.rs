@@ -127,6 +127,7 @@ pub(crate) fn held_by(recovery: &Recovery) -> String {
     }
 }
 
+/// A number of things, for a message.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -153,7 +153,7 @@ impl Work<'_> {
         // A repair that begins again makes the same.
         let fixed_time = Some(Timestamp::from_seconds(self.options.now.into()));
         let seed = Some(self.options.now.into());
-        // What the errors are that the superblock tells of is found and mended afterwards.
+        // Errors that the superblock records are found and mended afterwards.
         let options = OpenOptions { journal, fixed_time, seed, with_errors: true, ..OpenOptions::default() };
         Volume::open(device, options).is_ok_and(|volume| volume.close().is_ok())
     }

@@ -1,5 +1,5 @@
-//! Names of directories: which records name something, what is made of bytes that are no name, and how names
-//! that are there twice are told apart.
+//! Names of directories: which records name something, what is made of bytes that are no name, and which of
+//! several entries keeps a name.
 //!
 //! What it is not: the order in which directories are gone through, and how they are written
 //! ([`crate::directories`]).

@@ -181,15 +181,17 @@ class Copy:
 
     def content(self, seek: _Seek, read: _Transfer, write: _Transfer, size: int) -> None:
         """Copies what a file holds; holes stay holes. That its length changed meanwhile is an error."""
-        at = 0
+        at = copied = 0
         while at < size:
             start = _sought(seek, at, os.SEEK_DATA, size)
-            end = _sought(seek, start, os.SEEK_HOLE, size)
-            self.range(start, end, read, write)
-            at = end
-        # Also of a hole at the end, and of files whose length is told as 0, as those of /proc.
-        if size > 0 and read(self.buffer[:1], size - 1) == 0:
+            at = _sought(seek, start, os.SEEK_HOLE, size)
+            if start < at:
+                self.range(start, at, read, write)
+                copied = at
+        # What ends in a hole may have been cut there.
+        if copied < size and read(self.buffer[:1], size - 1) == 0:
             raise _shorter()
+        # Files of /proc report a length of 0, whatever they hold.
         if read(self.buffer[:1], size) > 0:
             raise OSError(errno.EIO, "it became longer while it was copied")
 
