@@ -101,6 +101,12 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     if geometry.clusters_per_group != asked {
         notes.push(Note::SmallerGroups(geometry.blocks_per_group()));
     }
+    if geometry.features.compat.contains(Compat::RESIZE_INODE)
+        && options.resize.is_none()
+        && geometry.reserved_gdt_blocks < reserved_by_default(&geometry)
+    {
+        notes.push(Note::SmallerReserve(geometry.reserved_gdt_blocks));
+    }
     let left = blocks - geometry.blocks_count.get();
     if left > 0 {
         notes.push(Note::LastGroupDropped(Blocks::new(left)));
@@ -363,12 +369,20 @@ fn settle(
         geometry.inodes_per_group = per_group;
         reserve_descriptors(options, &mut geometry, notes)?;
         let last = GroupNr::new(geometry.groups() - 1);
-        let overhead = u64::from(geometry.base_meta_blocks(last)) + 2 + u64::from(geometry.itable_blocks());
-        let first_overhead =
-            u64::from(geometry.base_meta_blocks(GroupNr::new(0))) + 2 + u64::from(geometry.itable_blocks());
-        if overhead.max(first_overhead) > u64::from(geometry.blocks_per_group()) {
+        let overhead_of =
+            |group| u64::from(geometry.base_meta_blocks(group)) + 2 + u64::from(geometry.itable_blocks());
+        let overhead = overhead_of(last);
+        let most = overhead.max(overhead_of(GroupNr::new(0)));
+        let excess = low32(most.saturating_sub(geometry.blocks_per_group().into()));
+        if excess > 0 && (options.resize.is_some() || excess > geometry.reserved_gdt_blocks) {
             return inodes.refuse("a group's metadata does not fit the group; ask for fewer inodes (-N)");
         }
+        if excess > 0 {
+            // The reserve that nobody asked for gives way, also to the bitmaps of a whole flex group.
+            let bitmaps = 2 * geometry.flex_groups().min(geometry.groups());
+            geometry.reserved_gdt_blocks -= geometry.reserved_gdt_blocks.min(excess + bitmaps);
+        }
+        let overhead = overhead.min(geometry.blocks_per_group().into());
         let rest = (blocks - first) % u64::from(geometry.blocks_per_group());
         if last.get() == 0 && rest > 0 && rest < overhead {
             return Err(small("its metadata does not fit"));

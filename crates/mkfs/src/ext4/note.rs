@@ -26,6 +26,8 @@ pub enum Note {
     NoJournal,
     /// The groups have this many blocks instead of the most possible, for the number of inodes.
     SmallerGroups(u32),
+    /// Only this many descriptor blocks are reserved for growing, for the number of inodes.
+    SmallerReserve(u32),
     /// Metadata lies in its groups, not packed: that takes flex groups.
     NotPacked,
     /// The volume is laid out for the device's stripes, with this many blocks on one disk and on all.
@@ -69,6 +71,11 @@ impl fmt::Display for Note {
             Self::SmallerGroups(blocks) => {
                 write!(f, "groups have {blocks} blocks to make room for the inodes")
             }
+            Self::SmallerReserve(blocks) => write!(
+                f,
+                "{blocks} blocks of descriptors are reserved for growing, fewer than usual, to make room for the \
+                 inodes"
+            ),
             Self::NotPacked => {
                 write!(f, "packed_meta_blocks packs no tables without flex groups; add -O flex_bg")
             }
