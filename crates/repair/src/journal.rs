@@ -191,10 +191,6 @@ impl Work<'_> {
         let fits = blocks >= BLOCKS_MIN && map.end() >= blocks;
         if sound && whole && fits {
             self.mend_plain_fields(&mut slot, &map);
-            if slot.view().links() == 0 {
-                self.mended(What::Journal, place, "it has one link, and counted none");
-                slot.raw().i_links_count = 1.into();
-            }
             if slot.view().size() != blocks << self.geometry().block_size.shift() {
                 self.mended(What::Journal, place, format!("its size is made that of {blocks} blocks"));
                 slot.set_size(blocks << self.geometry().block_size.shift());

@@ -190,6 +190,9 @@ impl Work<'_> {
             self.mended(What::Inode, Place::Inode(slot.nr), "its time of deletion is cleared");
             slot.raw().i_dtime = 0.into();
         }
+        if slot.nr != BAD_BLOCKS {
+            self.link_task(slot);
+        }
         slot.raw().i_obso_faddr = 0.into();
         let clusters = self.map_clusters(map);
         self.set_block_count(slot, clusters);
@@ -197,6 +200,15 @@ impl Work<'_> {
             && slot.view().wrong_checksum(slot.nr, seed).is_some()
         {
             self.mended(What::Inode, Place::Inode(slot.nr), "its checksum is made right");
+        }
+    }
+
+    /// Gives an inode with a task the link by which it is in use: e2fsck does not mind, but the kernel refuses to
+    /// read one without.
+    fn link_task(&mut self, slot: &mut Slot) {
+        if slot.view().links() == 0 {
+            self.mended(What::Inode, Place::Inode(slot.nr), "it has a task and counted no link, now one");
+            slot.raw().i_links_count = 1.into();
         }
     }
 
@@ -398,6 +410,7 @@ impl Work<'_> {
     fn mend_resize_fields(&mut self, slot: &mut Slot) {
         let place = Place::Inode(slot.nr);
         self.note_checksum(slot);
+        self.link_task(slot);
         if slot.has(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
             self.mended(
                 What::ResizeInode,

@@ -101,6 +101,24 @@ fn regression_fields_that_only_e2fsck_minded() {
     }
 }
 
+/// The check minds an inode with a task that counts no link, and the kernel does: a quota file's was not mended, and
+/// the whole repair given up.
+#[test]
+fn regression_inodes_with_a_task_have_a_link() {
+    for nr in [3, 4, 7, 8, 12] {
+        let case = match Case::filled(QUOTA, "16M") {
+            Ok(case) => case,
+            Err(reason) => skip!("repair fields::regression_inodes_with_a_task_have_a_link", reason),
+        };
+        let before = case.survey();
+        case.change(&[&format!("sif <{nr}> links_count 0")]);
+        let (repaired, after) = case.repaired("linked");
+        assert!(!repaired.loses(), "inode {nr}: {:?}", repaired.mends);
+        assert!(!repaired.mends.is_empty(), "inode {nr}: nothing is found");
+        assert_eq!(survey(&after), before);
+    }
+}
+
 /// Blocks kept for growing without an inode for them: the tables that lie there are no less where they are.
 #[test]
 fn regression_no_table_is_moved_out_of_blocks_that_are_not_kept() {
