@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 const LEN: u64 = 16 << 20;
+/// Whether files take a discard.
+const IS_LINUX: bool = cfg!(all(target_os = "linux", not(hectare_portable)));
 
 fn open(image: &Path, discard: bool) -> Volume {
     let device = FileOptions::new().write(true).open(image).unwrap();
@@ -38,7 +40,7 @@ fn freed_space_becomes_a_hole_once_it_is_committed() {
         volume.sync().unwrap();
         let freed = full.saturating_sub(stored(&image));
         // Except the blocks that directories and tables have gained since.
-        assert_eq!(freed >= LEN - (64 << 10), discard, "{freed} bytes were given back");
+        assert_eq!(freed >= LEN - (64 << 10), discard && IS_LINUX, "{freed} bytes were given back");
         volume.close().unwrap();
         drop(volume);
         assert_clean(&image).unwrap();
@@ -117,7 +119,7 @@ fn trimming_gives_back_what_is_free_and_nothing_else() {
         assert_eq!(volume.trim(0..u64::MAX, 4 << 20).unwrap(), long);
         assert_eq!(volume.trim(0..u64::MAX, 0).unwrap(), free);
         let given = before - stored(&image);
-        assert!(given + (64 << 10) >= free, "{given} of {free} bytes were given back");
+        assert!(given + (64 << 10) >= free || !IS_LINUX, "{given} of {free} bytes were given back");
         for refused in
             [volume.trim(0..block - 1, 0), volume.trim(64 << 20..u64::MAX, 0), volume.trim(0..LEN, LEN << 20)]
         {
