@@ -73,8 +73,8 @@ impl fmt::Display for Note {
             }
             Self::SmallerReserve(blocks) => write!(
                 f,
-                "{blocks} blocks of descriptors are reserved for growing, fewer than usual, to make room for the \
-                 inodes"
+                "{blocks} blocks of descriptors are reserved for growing, fewer than usual, to make room for \
+                 the inodes"
             ),
             Self::NotPacked => {
                 write!(f, "packed_meta_blocks packs no tables without flex groups; add -O flex_bg")
