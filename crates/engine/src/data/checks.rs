@@ -99,9 +99,12 @@ fn check_has_content(core: &Core, inode: &CachedInode) -> Result<()> {
 
 /// Returns an error for overwriting bytes of a file that forbids it.
 fn check_appends(inode: &CachedInode, at: u64) -> Result<()> {
-    let gathered = inode.delayed().end().unwrap_or(0);
-    let data = inode.get();
-    if at < data.size.max(gathered) { Deed::Rewrite.check(data.flags, inode.nr()) } else { Ok(()) }
+    if at < content_end(inode) { Deed::Rewrite.check(inode.get().flags, inode.nr()) } else { Ok(()) }
+}
+
+/// The length of a file with what is buffered at its end.
+pub(crate) fn content_end(inode: &CachedInode) -> u64 {
+    inode.get().size.max(inode.delayed().end().unwrap_or(0))
 }
 
 /// The part of `data` that fits into `blocks` blocks from byte `within` of the first on.

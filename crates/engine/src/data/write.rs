@@ -39,12 +39,35 @@ pub(crate) fn write(
         let _operation = inode.lock().write();
         write_locked(core, inode, at, data, end, source)?
     };
+    settle(core, inode)?;
+    Ok(done)
+}
+
+/// Writes bytes at the end of a file, wherever that is when nobody else changes it. Returns where they begin,
+/// and how many were written: all, or those before the volume was full.
+pub(crate) fn append(core: &Core, inode: &Arc<CachedInode>, data: &[u8]) -> Result<(u64, usize)> {
+    core.check_takes_changes()?;
+    let (at, done) = {
+        let _operation = inode.lock().write();
+        let at = checks::content_end(inode);
+        if data.is_empty() {
+            return Ok((at, 0));
+        }
+        let end = checks::check_size(core, inode, at, u64_of(data.len()))?;
+        (at, write_locked(core, inode, at, data, end, Source::Caller)?)
+    };
+    settle(core, inode)?;
+    Ok((at, done))
+}
+
+/// What follows a write: space for others, and the sync that a file may require.
+fn settle(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     writeback::relieve_delayed(core);
     core.relieve()?;
     if inode.delayed().end().is_none() {
         core.sync_if_asked(inode)?; // buffers nothing if the file requires sync
     }
-    Ok(done)
+    Ok(())
 }
 
 /// Writes bytes that change the map or the size. The caller holds the operation lock exclusively.

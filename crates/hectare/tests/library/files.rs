@@ -42,6 +42,31 @@ fn a_file_has_one_position_for_all_its_handles() {
     close_clean(volume, &device);
 }
 
+/// The end was looked up before the write: of lines that several handles appended at the same time some were gone.
+#[test]
+fn regression_handles_that_append_lose_no_line() {
+    const LINES: u64 = 2000;
+    let (volume, device) = in_memory();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let volume = &volume;
+            scope.spawn(move || {
+                let mut file = OpenOptions::new().append(true).create(true).open(volume, "log").unwrap();
+                (0..LINES).for_each(|nr| file.write_all(format!("{writer} {nr:08}\n").as_bytes()).unwrap());
+            });
+        }
+    });
+    let mut lines: Vec<String> = volume.read_to_string("log").unwrap().lines().map(String::from).collect();
+    for writer in 0..4 {
+        let own = lines.iter().filter(|line| line.starts_with(&format!("{writer} ")));
+        assert!(own.is_sorted(), "those of {writer} are in order");
+    }
+    lines.sort();
+    lines.dedup();
+    assert_eq!(hectare_units::u64_of(lines.len()), 4 * LINES);
+    close_clean(volume, &device);
+}
+
 #[test]
 fn a_handle_allows_what_it_was_opened_for() {
     let (volume, device) = in_memory();
