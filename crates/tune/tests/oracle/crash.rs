@@ -100,8 +100,8 @@ fn judge(base: &Base, options: Options, place: Journal) -> Result<usize, Skip> {
         };
         let mut mended = fsck::e2fsck_with(&file, &[&["-p"], &beside[..]].concat())?;
         if mended.exit == Some(8) && mended.output.contains("Superblock checksum does not match") {
-            let at = backup(&bytes).to_string();
-            let named = ["-fp", "-b", &at, "-B", &base.combo.block_size.to_string()];
+            let [at, size] = backup(&bytes).map(|number| number.to_string());
+            let named = ["-fp", "-b", &at, "-B", &size];
             mended = fsck::e2fsck_with(&file, &[&named, &beside[..]].concat())?;
         }
         let place = format!("{base:?} {options:?}, {place:?}, point {point} of {}", points.len());
@@ -117,12 +117,12 @@ fn judge(base: &Base, options: Options, place: Journal) -> Result<usize, Skip> {
     Ok(judged)
 }
 
-/// The block of the first backup of the superblock. e2fsck looks for it where groups have the usual size: a cut
+/// The block of the first backup of the superblock, and the size of a block. e2fsck looks for it where groups have the usual size: a cut
 /// within the superblock's two sectors leaves groups of another to whoever names it.
-fn backup(image: &[u8]) -> u32 {
+fn backup(image: &[u8]) -> [u32; 2] {
     let field = |at: usize| u32::from_le_bytes(image[1024 + at..][..4].try_into().unwrap());
     let (first_data_block, blocks_per_group) = (field(0x14), field(0x20));
-    first_data_block + blocks_per_group
+    [first_data_block + blocks_per_group, 1024 << field(0x18)]
 }
 
 const UUID: (&str, &str) = ("-U", "x");
