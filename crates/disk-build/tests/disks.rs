@@ -6,7 +6,7 @@
 use hectare_device::{FileOptions, Overwrite, SliceDevice};
 use hectare_disk_build::{Disk, Environment, Identity, Made, Spec};
 use hectare_oracle::tool::{need, run, run_with_input};
-use hectare_oracle::{KernelMount, Skip, assert_clean, skip, skip_part};
+use hectare_oracle::{IS_LINUX, KernelMount, Skip, assert_clean, skip, skip_part};
 use hectare_populate::{Quiet, Source};
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -14,7 +14,6 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 const EPOCH: i64 = 1_700_000_000;
-const IS_LINUX: bool = cfg!(all(target_os = "linux", not(hectare_portable)));
 
 /// A directory with sources.
 struct Bench(tempfile::TempDir);
@@ -59,7 +58,7 @@ impl Bench {
             epoch: Some(EPOCH),
             identity,
             open: &|argument| Source::from_argument(argument).map_err(|error| error.to_string()),
-            // Other hosts than Linux say what they don't read of a folder.
+            // On other hosts than Linux a warning says what is not read of a directory.
             warn: &|warning| assert!(!IS_LINUX && warning.to_string().contains("on this host"), "{warning}"),
         };
         let disk = Disk::plan(spec, &env).map_err(|error| error.to_string())?;

@@ -87,23 +87,28 @@ fn unusual_options_give_clean_volumes_or_a_reason() {
     }
 }
 
-/// With as many inodes as a group can have, the descriptors reserved for growing would decide how large groups are.
+/// With as many inodes as a group's bitmap can count, the descriptors reserved for growing decided how large groups
+/// are, or the volume was refused.
 #[test]
 fn reserved_descriptors_give_way_to_inodes() {
     const NAME: &str = "reserved_descriptors_give_way_to_inodes";
     let folder = folder();
     let image = folder.path().join("image");
     let shape = "-t ext4 -b 1024 -O ^has_journal -N 211900";
-    let plan = format(&args(shape), &image, Bytes::kib(26 * 2200)).unwrap();
-    let reserved = plan.geometry().reserved_gdt_blocks;
-    assert!(reserved > 0, "some are left");
-    assert!(plan.notes().contains(&Note::SmallerReserve(reserved)), "{:?}", plan.notes());
-    match e2fsck(&image) {
-        Ok(report) => assert!(report.clean, "{}", report.output),
-        Err(reason) => skip!(NAME, reason),
+    for (blocks_per_group, leaves_some) in [(2200, true), (2070, false)] {
+        let size = Bytes::kib(26 * blocks_per_group);
+        let plan = format(&args(shape), &image, size).unwrap();
+        let geometry = plan.geometry();
+        let reserved = geometry.reserved_gdt_blocks;
+        assert_eq!((geometry.groups(), reserved > 0), (26, leaves_some), "{blocks_per_group}: {reserved}");
+        assert!(plan.notes().contains(&Note::SmallerReserve(reserved)), "{:?}", plan.notes());
+        match e2fsck(&image) {
+            Ok(report) => assert!(report.clean, "{}", report.output),
+            Err(reason) => skip!(NAME, reason),
+        }
+        let asked = format(&args(&format!("{shape} -E resize=50000000")), &image, size);
+        assert!(matches!(asked, Err(Error::Option { .. })), "what was asked for stays");
     }
-    let asked = format(&args(&format!("{shape} -E resize=50000000")), &image, Bytes::kib(26 * 2200));
-    assert!(matches!(asked, Err(Error::Option { .. })), "what was asked for stays");
 }
 
 /// A device full of old bytes gives as clean a volume as a fresh one, and nothing of it is found again.

@@ -41,6 +41,9 @@ pub mod wait;
 pub mod walk;
 pub mod xattr;
 
+/// Whether all of Linux is used: not with the switch by which Linux gets what other hosts have.
+pub const IS_LINUX: bool = cfg!(all(target_os = "linux", not(hectare_portable)));
+
 pub use compare::{What, assert_same, compare};
 pub use corpus::{corpus, unpacked};
 pub use e2fsprogs::{

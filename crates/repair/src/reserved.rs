@@ -203,11 +203,15 @@ impl Work<'_> {
         }
     }
 
-    /// Gives an inode with a task the link by which it is in use: e2fsck does not mind, but the kernel refuses to
-    /// read one without.
+    /// Gives an inode with a task one link: the kernel takes one without for deleted, and does not mount a volume whose
+    /// journal or orphan file is. e2fsck accepts a quota file and a resize inode without.
     fn link_task(&mut self, slot: &mut Slot) {
         if slot.view().links() == 0 {
-            self.mended(What::Inode, Place::Inode(slot.nr), "it has a task and counted no link, now one");
+            self.mended(
+                What::Inode,
+                Place::Inode(slot.nr),
+                "the volume itself uses it, but it counted no links: now 1",
+            );
             slot.raw().i_links_count = 1.into();
         }
     }

@@ -102,9 +102,11 @@ fn check_appends(inode: &CachedInode, at: u64) -> Result<()> {
     if at < content_end(inode) { Deed::Rewrite.check(inode.get().flags, inode.nr()) } else { Ok(()) }
 }
 
-/// The length of a file with what is buffered at its end.
+/// The length of a file, with what is buffered at its end.
 pub(crate) fn content_end(inode: &CachedInode) -> u64 {
-    inode.get().size.max(inode.delayed().end().unwrap_or(0))
+    // In this order: buffered bytes are placed, and the inode has the new size, before there are none.
+    let buffered_end = inode.delayed().end().unwrap_or(0);
+    inode.get().size.max(buffered_end)
 }
 
 /// The part of `data` that fits into `blocks` blocks from byte `within` of the first on.

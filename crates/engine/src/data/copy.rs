@@ -44,10 +44,7 @@ pub(crate) fn copy(
     whose: Source,
 ) -> Result<u64> {
     core.check_takes_changes()?;
-    // In this order: buffered bytes are placed, and the inode has the new size, before there are none.
-    let buffered_end = source.delayed().end().unwrap_or(0);
-    let size = source.get().size.max(buffered_end);
-    let len = len.min(size.saturating_sub(at));
+    let len = len.min(checks::content_end(source).saturating_sub(at));
     let target_end = checks::check_size(core, target, target_at, len)?;
     if source.nr() == target.nr() && at < target_end && target_at < at + len {
         return Err(Error::Invalid("the ranges to copy between overlap"));

@@ -39,13 +39,13 @@ pub(crate) fn write(
         let _operation = inode.lock().write();
         write_locked(core, inode, at, data, end, source)?
     };
-    settle(core, inode)?;
+    follow_up(core, inode)?;
     Ok(done)
 }
 
-/// Writes bytes at the end of a file, wherever that is when nobody else changes it. Returns where they begin,
-/// and how many were written: all, or those before the volume was full.
-pub(crate) fn append(core: &Core, inode: &Arc<CachedInode>, data: &[u8]) -> Result<(u64, usize)> {
+/// Writes bytes at the end of a file, which no other call moves meanwhile. Returns where they begin, and how many
+/// were written: all, or those before the volume was full.
+pub(crate) fn write_at_end(core: &Core, inode: &Arc<CachedInode>, data: &[u8]) -> Result<(u64, usize)> {
     core.check_takes_changes()?;
     let (at, done) = {
         let _operation = inode.lock().write();
@@ -56,12 +56,13 @@ pub(crate) fn append(core: &Core, inode: &Arc<CachedInode>, data: &[u8]) -> Resu
         let end = checks::check_size(core, inode, at, u64_of(data.len()))?;
         (at, write_locked(core, inode, at, data, end, Source::Caller)?)
     };
-    settle(core, inode)?;
+    follow_up(core, inode)?;
     Ok((at, done))
 }
 
-/// What follows a write: space for others, and the sync that a file may require.
-fn settle(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
+/// What follows a write, without the operation lock: buffers over their limits are placed, and a file that
+/// requires sync is synced.
+fn follow_up(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     writeback::relieve_delayed(core);
     core.relieve()?;
     if inode.delayed().end().is_none() {

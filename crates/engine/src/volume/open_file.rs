@@ -68,13 +68,13 @@ impl OpenFile {
         write::write(self.volume.core(), &self.inode, at, data, Source::Caller)
     }
 
-    /// Writes at the end of the file, and returns where that was: what others write at the same time lies
-    /// before or behind. The rest is as with [`Self::write_at`].
+    /// Writes at the end of the file, in one step with finding out where that is. Returns the offset of the first
+    /// byte and how many were written. Concurrent appends do not overlap. The rest is as with [`Self::write_at`].
     ///
     /// # Errors
     /// As [`Self::write_at`].
     pub fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
-        write::append(self.volume.core(), &self.inode, data)
+        write::write_at_end(self.volume.core(), &self.inode, data)
     }
 
     /// Like [`Self::write_at`], but does not update mtime and ctime.

@@ -243,14 +243,12 @@ impl Read for &File {
 impl Write for &File {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let mut position = self.position();
-        if self.0.access.append {
-            self.check_writes()?;
-            let (at, done) = self.done(self.0.open.append(data))?;
-            *position = at + hectare_units::u64_of(done);
-            return Ok(done);
-        }
-        let done = self.write_at(data, *position)?;
-        *position += hectare_units::u64_of(done);
+        let (at, done) = if self.0.access.append {
+            self.done(self.0.open.append(data))?
+        } else {
+            (*position, self.write_at(data, *position)?)
+        };
+        *position = at + hectare_units::u64_of(done);
         Ok(done)
     }
 

@@ -42,7 +42,7 @@ impl OpenOptions {
         self
     }
 
-    /// For writing at the end, wherever that is at the moment.
+    /// For writing at the end: each write goes to the end as it is then, also if other handles write.
     #[must_use]
     pub fn append(mut self, append: bool) -> Self {
         self.append = append;

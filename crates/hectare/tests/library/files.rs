@@ -42,7 +42,7 @@ fn a_file_has_one_position_for_all_its_handles() {
     close_clean(volume, &device);
 }
 
-/// The end was looked up before the write: of lines that several handles appended at the same time some were gone.
+/// The end was looked up before the write: lines that several handles appended at the same time overwrote each other.
 #[test]
 fn regression_handles_that_append_lose_no_line() {
     const LINES: u64 = 2000;

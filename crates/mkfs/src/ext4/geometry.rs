@@ -369,20 +369,10 @@ fn settle(
         geometry.inodes_per_group = per_group;
         reserve_descriptors(options, &mut geometry, notes)?;
         let last = GroupNr::new(geometry.groups() - 1);
-        let overhead_of =
-            |group| u64::from(geometry.base_meta_blocks(group)) + 2 + u64::from(geometry.itable_blocks());
-        let overhead = overhead_of(last);
-        let most = overhead.max(overhead_of(GroupNr::new(0)));
-        let excess = low32(most.saturating_sub(geometry.blocks_per_group().into()));
-        if excess > 0 && (options.resize.is_some() || excess > geometry.reserved_gdt_blocks) {
+        if !fit_metadata(options, &mut geometry) {
             return inodes.refuse("a group's metadata does not fit the group; ask for fewer inodes (-N)");
         }
-        if excess > 0 {
-            // The reserve that nobody asked for gives way, also to the bitmaps of a whole flex group.
-            let bitmaps = 2 * geometry.flex_groups().min(geometry.groups());
-            geometry.reserved_gdt_blocks -= geometry.reserved_gdt_blocks.min(excess + bitmaps);
-        }
-        let overhead = overhead.min(geometry.blocks_per_group().into());
+        let overhead = metadata_blocks(&geometry, last);
         let rest = (blocks - first) % u64::from(geometry.blocks_per_group());
         if last.get() == 0 && rest > 0 && rest < overhead {
             return Err(small("its metadata does not fit"));
@@ -394,6 +384,28 @@ fn settle(
         }
         return Ok(geometry);
     }
+}
+
+/// Blocks of the metadata of one group, where it lies in the group itself.
+fn metadata_blocks(geometry: &Geometry, group: GroupNr) -> u64 {
+    u64::from(geometry.base_meta_blocks(group)) + 2 + u64::from(geometry.itable_blocks())
+}
+
+/// Makes the metadata of a group fit the group: descriptor blocks that are reserved by default are given up for it,
+/// and for the bitmaps of a flex group, which all lie in its first group. Returns whether it fits.
+fn fit_metadata(options: &FormatOptions, geometry: &mut Geometry) -> bool {
+    let ends = [GroupNr::new(0), GroupNr::new(geometry.groups() - 1)];
+    let most = ends.map(|group| metadata_blocks(geometry, group)).into_iter().max().unwrap_or(0);
+    let excess = most.saturating_sub(geometry.blocks_per_group().into());
+    let reserved = geometry.reserved_gdt_blocks;
+    if excess > 0 {
+        if options.resize.is_some() || excess > reserved.into() {
+            return false;
+        }
+        let bitmaps = 2 * geometry.flex_groups().min(geometry.groups());
+        geometry.reserved_gdt_blocks -= reserved.min(low32(excess) + bitmaps);
+    }
+    true
 }
 
 /// The groups of the backups under `sparse_super2`: the second, and of two the last.

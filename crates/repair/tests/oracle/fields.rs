@@ -101,8 +101,8 @@ fn regression_fields_that_only_e2fsck_minded() {
     }
 }
 
-/// The check minds an inode with a task that counts no link, and the kernel does: a quota file's was not mended, and
-/// the whole repair given up.
+/// An inode that the volume itself uses and that counts no links is an error for the check. That of a quota file was
+/// not mended, so the whole repair failed.
 #[test]
 fn regression_inodes_with_a_task_have_a_link() {
     for nr in [3, 4, 7, 8, 12] {

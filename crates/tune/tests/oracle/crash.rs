@@ -99,8 +99,9 @@ fn judge(base: &Base, options: Options, place: Journal) -> Result<usize, Skip> {
             _ => Vec::new(),
         };
         let mut mended = fsck::e2fsck_with(&file, &[&["-p"], &beside[..]].concat())?;
-        if mended.exit == Some(8) && mended.output.contains("Superblock checksum does not match") {
-            let [at, size] = backup(&bytes).map(|number| number.to_string());
+        if mended.output.contains("Superblock checksum does not match")
+            && let Some([at, size]) = unusual_backup(&bytes).map(|numbers| numbers.map(|nr| nr.to_string()))
+        {
             let named = ["-fp", "-b", &at, "-B", &size];
             mended = fsck::e2fsck_with(&file, &[&named, &beside[..]].concat())?;
         }
@@ -117,12 +118,12 @@ fn judge(base: &Base, options: Options, place: Journal) -> Result<usize, Skip> {
     Ok(judged)
 }
 
-/// The block of the first backup of the superblock, and the size of a block. e2fsck looks for it where groups have the usual size: a cut
-/// within the superblock's two sectors leaves groups of another to whoever names it.
-fn backup(image: &[u8]) -> [u32; 2] {
+/// The block of the first backup of the superblock and the size of a block, where groups are smaller than usual:
+/// e2fsck does not find that backup by itself, so a superblock of which only one sector arrived needs its number.
+fn unusual_backup(image: &[u8]) -> Option<[u32; 2]> {
     let field = |at: usize| u32::from_le_bytes(image[1024 + at..][..4].try_into().unwrap());
-    let (first_data_block, blocks_per_group) = (field(0x14), field(0x20));
-    [first_data_block + blocks_per_group, 1024 << field(0x18)]
+    let (first_data_block, block_size, blocks_per_group) = (field(0x14), 1024 << field(0x18), field(0x20));
+    (blocks_per_group < 8 * block_size).then_some([first_data_block + blocks_per_group, block_size])
 }
 
 const UUID: (&str, &str) = ("-U", "x");

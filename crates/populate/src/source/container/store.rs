@@ -92,21 +92,23 @@ impl Store {
     /// A file of the image; `None` if there is none.
     pub(super) fn blob(&self, path: &[u8]) -> Result<Option<Blob>, Error> {
         let failed = |cause: io::Error| Error::io(self.shown(path), "open", cause);
+        let refused = |reason: &'static str| Error::Refused { path: self.shown(path), reason: reason.into() };
+        let irregular = || refused("it is not a regular file");
         let (file, range) = match self {
             Self::Directory { root, .. } => {
                 let file = match root.open_below(path) {
                     Ok(file) => file,
                     Err(Errno::NOENT) => return Ok(None),
                     Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => {
-                        let reason = "a link, which may lead out of the image, is not followed".into();
-                        return Err(Error::Refused { path: self.shown(path), reason });
+                        return Err(refused("a link, which may lead out of the image, is not followed"));
                     }
+                    // Other hosts than Linux refuse a pipe before they open it.
+                    Err(Errno::OPNOTSUPP) => return Err(irregular()),
                     Err(errno) => return Err(failed(errno.into())),
                 };
                 let data = file.metadata().map_err(failed)?;
                 if !data.is_file() {
-                    let reason = "it is not a regular file".into();
-                    return Err(Error::Refused { path: self.shown(path), reason });
+                    return Err(irregular());
                 }
                 (file, 0..data.len())
             }
