@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         /// Whatever ranges are requested: the request is refused, or all clusters are dealt, every length is
-        /// in a range, and each range has its share to one extent.
+        /// in a range, and each range has its share to one extent, except that one settles the sum.
         #[test]
         fn every_histogram_is_kept_or_refused(
             percents in prop::collection::vec(0_u32..40, 1..8),
@@ -266,7 +266,7 @@ mod tests {
             let lengths = by_class(&classes, &mut SplitMix64::new(seed));
             prop_assert_eq!(lengths.iter().sum::<u64>(), free);
             prop_assert_eq!(&lengths, &by_class(&classes, &mut SplitMix64::new(seed)));
-            let mut seen = 0;
+            let (mut seen, mut off) = (0, Vec::new());
             for (class, share) in classes.iter().zip(wanted.shares()) {
                 let bytes = |len: &&u64| (share.from..share.to).contains(&(**len * CLUSTER));
                 let inside: Vec<u64> = lengths.iter().filter(bytes).copied().collect();
@@ -274,10 +274,17 @@ mod tests {
                 prop_assert_eq!(u64_of(inside.len()), class.count);
                 seen += inside.len();
                 let part = float(free) * share.percent / wanted.sum();
-                let most = float(class.most * u64_of(wanted.shares().len()));
-                prop_assert!((float(class.sum) - part).abs() <= most + 1.0, "{:?} of {}", class, part);
+                off.push((float(class.sum) - part).abs());
             }
             prop_assert_eq!(seen, lengths.len(), "none outside");
+            // One range takes what the others are off, each by an extent at most and the rounding of its share.
+            let settling = (0..off.len()).filter(|nr| off[*nr] > float(classes[*nr].most) + 0.5);
+            let settling: Vec<usize> = settling.collect();
+            prop_assert!(settling.len() <= 1, "{:?} of {:?}", off, classes);
+            for nr in settling {
+                let others: f64 = off.iter().sum::<f64>() - off[nr];
+                prop_assert!(off[nr] <= others + 1e-6, "{:?} of {:?}", off, classes);
+            }
         }
     }
 }
