@@ -90,9 +90,11 @@ impl<'py> IntoPyObject<'py> for Name {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-        // The path is the exception's.
+        // The path is the exception's; a device's name is that only in calls about the image.
+        let names_path = !error.place().is_empty()
+            && !error.source().is_some_and(|cause| cause.is::<hectare::device::Error>());
         let text = cause.strip_prefix(error.place()).and_then(|rest| rest.strip_prefix(": "));
-        Self::os(error.errno(), text.filter(|_| !error.place().is_empty()).unwrap_or(&cause))
+        Self::os(error.errno(), text.filter(|_| names_path).unwrap_or(&cause))
     }
 }
 

@@ -79,7 +79,8 @@ impl Volume {
     /// Opens the volume in a file or on a block device.
     #[new]
     fn open(py: Python<'_>, image: PathBuf, write: bool, owner: (u32, u32), direct: bool) -> PyResult<Self> {
-        let options = hectare::Volume::options().write(write).owner(owner.0, owner.1).direct(direct);
+        let mut options = hectare::Volume::options();
+        options.write(write).owner(owner.0, owner.1).direct(direct);
         let opened: Outcome<_> = py.detach(|| Ok(options.open(&image)?));
         let volume = opened.map_err(|failure| failure.about(image.as_os_str().as_encoded_bytes()))?;
         Ok(Self { held: Held::new("volume", volume), image, owner, writable: write })
@@ -168,7 +169,8 @@ impl Volume {
     /// (make it anew).
     fn open_file(&self, py: Python<'_>, path: &[u8], flags: &str, mode: u32) -> PyResult<File> {
         let has = |flag| flags.contains(flag);
-        let options = OpenOptions::new()
+        let mut options = OpenOptions::new();
+        options
             .read(has('r'))
             .write(has('w'))
             .append(has('a'))

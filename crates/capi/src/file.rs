@@ -56,7 +56,8 @@ pub extern "C" fn hectare_file_open(
             return Err(Failure::new(EINVAL, format!("the flags {flags} are not known")));
         }
         let has = |flag| flags & flag != 0;
-        let options = OpenOptions::new()
+        let mut options = OpenOptions::new();
+        options
             .read(has(HECTARE_READ))
             .write(has(HECTARE_WRITE))
             .create(has(HECTARE_CREATE))

@@ -33,7 +33,7 @@ pub(crate) fn keep(volume: Volume) -> Result<*mut hectare_volume, Failure> {
 pub(crate) fn options(flags: u32) -> Result<hectare::VolumeOptions, Failure> {
     match flags {
         HECTARE_READ_ONLY => Ok(Volume::options()),
-        HECTARE_READ_WRITE => Ok(Volume::options().write(true)),
+        HECTARE_READ_WRITE => Ok(Volume::options().write(true).clone()),
         _ => {
             Err(Failure::new(crate::failure::EINVAL, "the flags are HECTARE_READ_ONLY or HECTARE_READ_WRITE"))
         }

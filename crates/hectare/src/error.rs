@@ -16,10 +16,11 @@
 //! # Ok::<(), hectare::Error>(())
 //! ```
 //!
+//! An `io::Error` becomes one of these by `?` as well, so that a function may return either, whatever it calls.
+//!
 //! Of what is refused, `inode::Error` says why by name: `PermissionDenied` (EACCES), `NotPermitted` (EPERM),
 //! `Immutable` and `AppendOnly` (EPERM, by a flag of the file). `std` has one kind for all of them.
 
-#[cfg(feature = "build")]
 use hectare_device::os::linux_number;
 use hectare_device::{Reason, kind_of};
 use std::borrow::Cow;
@@ -123,14 +124,14 @@ impl Error {
         cause.is::<Cancelled>() || cause.downcast_ref().is_some_and(by_device)
     }
 
-    /// The file: the device, a colon and the path in its volume.
+    /// The file: the device, a colon and the path in its volume; only the device if the error is about all of
+    /// it; "" if it is about neither.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.0.place
     }
 }
 
-#[cfg(feature = "build")]
 const EIO: i32 = 5;
 const EBADF: i32 = 9;
 #[cfg(feature = "check")]
@@ -164,7 +165,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
-            .field("place", &self.0.place)
+            .field("text", &self.to_string())
             .field("kind", &self.0.kind)
             .field("errno", &self.0.errno)
             .field("cause", &self.0.cause)
@@ -184,10 +185,20 @@ impl From<Error> for io::Error {
     }
 }
 
+/// The error of what was given one, such as a `Read` of a file; one that was made of an [`Error`] is that again.
+/// Its [`place`](Error::place) is empty if it has none.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => own,
+            Err(error) => Self::of_host(String::new(), error),
+        }
+    }
+}
+
 impl From<hectare_device::Error> for Error {
     fn from(error: hectare_device::Error) -> Self {
-        let errno = error.raw_os_error();
-        Self::new(String::new(), errno, error)
+        Self::new(error.device().to_owned(), error.raw_os_error(), error)
     }
 }
 
@@ -214,7 +225,6 @@ impl Error {
     }
 }
 
-#[cfg(feature = "build")]
 /// The number of Linux's for an error that has only a kind, because the host did not raise it.
 fn errno_of(kind: io::ErrorKind) -> i32 {
     match kind {
@@ -226,14 +236,16 @@ fn errno_of(kind: io::ErrorKind) -> i32 {
     }
 }
 
-#[cfg(feature = "build")]
 impl Error {
     /// An error of the host's.
     pub(crate) fn of_host(place: impl Into<String>, cause: io::Error) -> Self {
         let errno = cause.raw_os_error().map_or_else(|| errno_of(cause.kind()), linux_number);
         Self(Box::new(Inner { place: place.into(), kind: cause.kind(), errno, cause: cause.into() }))
     }
+}
 
+#[cfg(feature = "build")]
+impl Error {
     /// An error of the sources of an image, which names the source itself.
     pub(crate) fn of_sources(cause: hectare_populate::Error) -> Self {
         use hectare_populate::Error as Cause;
@@ -283,5 +295,25 @@ mod tests {
         let inner = error.into_inner().unwrap();
         let source = std::error::Error::source(&*inner).unwrap();
         assert!(source.downcast_ref::<hectare_engine::Error>().is_some());
+    }
+
+    #[test]
+    fn an_error_of_std_becomes_one_and_its_own_returns() {
+        let error = Error::at("disk.img", b"/etc/x", hectare_engine::Error::NotFound);
+        let back = Error::from(io::Error::from(error));
+        assert_eq!((back.place(), back.errno()), ("disk.img:/etc/x", 2));
+        let other = Error::from(io::Error::new(io::ErrorKind::AlreadyExists, "it is there"));
+        let seen = (other.place(), other.errno(), other.kind(), other.to_string());
+        assert_eq!(seen, ("", 17, io::ErrorKind::AlreadyExists, "it is there".to_owned()));
+    }
+
+    #[test]
+    fn an_error_of_a_device_has_its_place_and_debug_has_the_line() {
+        let busy = Reason::Busy("it is in use".to_owned());
+        let cause = hectare_device::Error::new("disk.img", hectare_device::Operation::Open, None, busy);
+        let error = Error::from(cause);
+        assert_eq!((error.place(), error.errno()), ("disk.img", 16));
+        assert_eq!(error.to_string(), "disk.img: cannot open: it is in use");
+        assert!(format!("{error:?}").contains("\"disk.img: cannot open: it is in use\""), "{error:?}");
     }
 }

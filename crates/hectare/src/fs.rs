@@ -10,12 +10,14 @@
 //! if not given. A file is not copied onto itself, which `std` does by emptying it. No permissions are
 //! checked: who can open the image may read and write all of it.
 
+mod dir_builder;
 mod file;
 mod metadata;
 mod open_options;
 mod read_dir;
 mod walk;
 
+pub use dir_builder::DirBuilder;
 pub use file::File;
 pub(crate) use metadata::mode_bits;
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};

@@ -3,10 +3,10 @@
 mod attributes;
 
 use crate::error::{Error, Result};
-use crate::fs::{File, Metadata, OpenOptions, ReadDir, Walk};
+use crate::fs::{DirBuilder, File, Metadata, OpenOptions, ReadDir, Walk, mode_bits};
 use crate::path::{VolumePath, to_host};
 use hectare_device::{Device, FileOptions};
-use hectare_engine::{Creation, Error as Cause, RenameMode};
+use hectare_engine::{Creation, Error as Cause, NewNode, RenameMode};
 use hectare_units::InodeNr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +24,8 @@ pub struct Volume {
     creation: Creation,
 }
 
-/// How a volume is opened.
+/// How a volume is opened: a setter changes the options in place, and returns them for the next.
 #[derive(Clone, Debug)]
-#[must_use]
 pub struct VolumeOptions {
     engine: hectare_engine::OpenOptions,
     creation: Creation,
@@ -41,31 +40,32 @@ impl Default for VolumeOptions {
 
 impl VolumeOptions {
     /// For reading only; what is made later belongs to user and group 0.
+    #[must_use]
     pub fn new() -> Self {
         let creation = Creation { permissions: 0o755, uid: 0, gid: 0 };
         Self { engine: hectare_engine::OpenOptions::read_only(), creation, direct: false }
     }
 
     /// For reading and writing, or for reading only.
-    pub fn write(mut self, write: bool) -> Self {
+    pub fn write(&mut self, write: bool) -> &mut Self {
         self.engine.read_only = !write;
         self
     }
 
     /// Who owns what is made.
-    pub fn owner(mut self, uid: u32, gid: u32) -> Self {
+    pub fn owner(&mut self, uid: u32, gid: u32) -> &mut Self {
         (self.creation.uid, self.creation.gid) = (uid, gid);
         self
     }
 
     /// Reads and writes the file past the host's page cache.
-    pub fn direct(mut self, direct: bool) -> Self {
+    pub fn direct(&mut self, direct: bool) -> &mut Self {
         self.direct = direct;
         self
     }
 
     /// Changes the options of the engine, which has many more.
-    pub fn with_engine(mut self, change: impl FnOnce(&mut hectare_engine::OpenOptions)) -> Self {
+    pub fn with_engine(&mut self, change: impl FnOnce(&mut hectare_engine::OpenOptions)) -> &mut Self {
         change(&mut self.engine);
         self
     }
@@ -130,6 +130,7 @@ impl Volume {
     }
 
     /// How it may be opened otherwise.
+    #[must_use]
     pub fn options() -> VolumeOptions {
         VolumeOptions::new()
     }
@@ -189,6 +190,14 @@ impl Volume {
     /// As [`OpenOptions::open`].
     pub fn create(&self, path: impl VolumePath) -> Result<File> {
         OpenOptions::new().write(true).create(true).truncate(true).open(self, path)
+    }
+
+    /// Opens a file for reading and writing, which must not exist. (`std::fs::File::create_new`)
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`]; of kind `AlreadyExists` if there is something at the path.
+    pub fn create_new(&self, path: impl VolumePath) -> Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(self, path)
     }
 
     /// The content of a file.
@@ -314,40 +323,40 @@ impl Volume {
         self.read_dir(path).map(Walk::new)
     }
 
-    /// Makes a directory.
+    /// Makes a directory, with mode 0755; [`DirBuilder`] has others.
     ///
     /// # Errors
     /// If there is something at the path, or no directory above it.
     pub fn create_dir(&self, path: impl VolumePath) -> Result<()> {
-        self.at(path, |engine, path| engine.create_dir(path, self.creation)).map(drop)
+        DirBuilder::new().create(self, path)
     }
 
-    /// Makes a directory and those above it that are missing.
+    /// Makes a directory and those above it that are missing, with mode 0755.
     ///
     /// # Errors
     /// If something else is in the way.
     pub fn create_dir_all(&self, path: impl VolumePath) -> Result<()> {
-        let path = path.volume_path();
-        // What could not be made for lack of the directory above it, the deepest first.
-        let mut missing: Vec<&[u8]> = Vec::new();
-        let mut at: &[u8] = &path;
-        while !at.is_empty() {
-            match self.create_dir_or_find(at) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing.push(at),
-                Err(error) => return Err(error),
-                Ok(()) => break,
-            }
-            at = above(at);
-        }
-        missing.into_iter().rev().try_for_each(|path| self.create_dir_or_find(path))
+        DirBuilder::new().recursive(true).create(self, path)
     }
 
-    /// Makes a directory, unless there is one.
-    fn create_dir_or_find(&self, path: &[u8]) -> Result<()> {
-        match self.create_dir(path) {
-            Err(_) if self.metadata(path).is_ok_and(|found| found.is_dir()) => Ok(()),
-            made => made,
-        }
+    /// Makes a device, a pipe, a socket or any other inode, with these permission bits (mknod(2)).
+    ///
+    /// ```
+    /// use hectare::inode::{DeviceNumber, NewNode};
+    /// # use hectare::device::{Bytes, MemoryDevice};
+    /// # let device = std::sync::Arc::new(MemoryDevice::new(Bytes::mib(16)));
+    /// # hectare::mkfs::Format::new().on_device(&*device)?;
+    /// # let volume = hectare::Volume::options().write(true).open_device(device)?;
+    /// volume.mknod("/null", NewNode::CharDevice(DeviceNumber { major: 1, minor: 3 }), 0o666)?;
+    /// assert_eq!(volume.metadata("/null")?.device(), (1, 3));
+    /// # Ok::<(), hectare::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is something at the path, no directory above it, or the format has no room for the numbers.
+    pub fn mknod(&self, path: impl VolumePath, node: NewNode<'_>, mode: u32) -> Result<()> {
+        let creation = Creation { permissions: mode_bits(mode), ..self.creation };
+        self.at(path, |engine, path| engine.make(path, node, creation)).map(drop)
     }
 
     /// Removes a name that is no directory's.
@@ -521,14 +530,6 @@ impl Volume {
     fn whole(&self, cause: Cause) -> Error {
         Error::of_volume(self.engine.device().name(), cause)
     }
-}
-
-/// The path of the directory that holds what is at `path`; empty if that is its first name.
-fn above(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-    let name = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    let end = path[..name].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-    &path[..end]
 }
 
 /// The names of a path, the first one last.

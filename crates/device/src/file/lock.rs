@@ -70,15 +70,32 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
         Err(Refused::At(bytes)) => {
             // Our own of qemu's locks would be found as well.
             let _ = qemu::release(file);
-            let who = holder(file, bytes, Access::Any).unwrap_or_else(|| "another program".to_owned());
-            let busy = format!("{who} is using it; wait until that is done, or stop it");
-            return Err(Error::new(name, operation, None, Reason::Busy(busy)));
+            return Err(Error::new(
+                name,
+                operation,
+                None,
+                Reason::Busy(in_use(holder(file, bytes, Access::Any))),
+            ));
         }
         // A file system without locks (some network ones) is used without.
         Err(Refused::Failed(error)) if is_unsupported(&error) => {}
         Err(Refused::Failed(error)) => return Err(Error::io(name, operation, None, &error)),
     }
     if write { refuse_loop(file, name, operation) } else { Ok(()) }
+}
+
+/// That a file is in use, by whom, and what to do.
+fn in_use(holder: Option<Holder>) -> String {
+    let who = match holder {
+        Some(Holder::Own) => {
+            return "this program itself is using it; it is free when the last handle of it is closed, which \
+                    open files and listings are as well"
+                .to_owned();
+        }
+        Some(Holder::Other(process)) => process,
+        None => "another program".to_owned(),
+    };
+    format!("{who} is using it; wait until that is done, or stop it")
 }
 
 /// Whether a process claims by qemu's locks to write to the file. A reader that was let in may meet one: the
@@ -219,9 +236,17 @@ enum Access {
     Write,
 }
 
-/// A process that holds a lock on bytes of the file, as `process 123 (name)`. The table of all locks does not
+/// Who holds a lock.
+enum Holder {
+    /// This process.
+    Own,
+    /// Another one, as `process 123 (name)`.
+    Other(String),
+}
+
+/// The process that holds a lock on bytes of the file. The table of all locks does not
 /// name the owner of such a lock, but each process's own list of descriptors shows it.
-fn holder(file: &File, bytes: Range, access: Access) -> Option<String> {
+fn holder(file: &File, bytes: Range, access: Access) -> Option<Holder> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
@@ -229,13 +254,13 @@ fn holder(file: &File, bytes: Range, access: Access) -> Option<String> {
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let pid = numbers.find(|pid| holds(*pid, &place, bytes, access))?;
     if pid == std::process::id() {
-        return Some("this program itself".to_owned());
+        return Some(Holder::Own);
     }
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    match command.trim() {
-        "" => Some(format!("process {pid}")),
-        command => Some(format!("process {pid} ({command})")),
-    }
+    Some(Holder::Other(match command.trim() {
+        "" => format!("process {pid}"),
+        command => format!("process {pid} ({command})"),
+    }))
 }
 
 /// Whether a process has a descriptor with a lock on these bytes of the file at this place.

@@ -8,8 +8,23 @@ use crate::path::VolumePath;
 use crate::volume::Volume;
 use hectare_engine::{Creation, Error as Cause};
 
-/// How a file is opened, as in `std`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// How a file is opened, as in `std`: a setter changes the options in place, and returns them for the next.
+///
+/// ```
+/// use hectare::fs::OpenOptions;
+/// # use hectare::device::{Bytes, MemoryDevice};
+/// # let device = std::sync::Arc::new(MemoryDevice::new(Bytes::mib(16)));
+/// # hectare::mkfs::Format::new().on_device(&*device)?;
+/// # let volume = hectare::Volume::options().write(true).open_device(device)?;
+/// let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&volume, "/secret")?;
+/// # drop(file);
+///
+/// let mut options = OpenOptions::new();
+/// options.read(true);
+/// let file = options.open(&volume, "/secret")?;
+/// # Ok::<(), hectare::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
     read: bool,
     write: bool,
@@ -29,57 +44,49 @@ impl OpenOptions {
     }
 
     /// For reading.
-    #[must_use]
-    pub fn read(mut self, read: bool) -> Self {
+    pub fn read(&mut self, read: bool) -> &mut Self {
         self.read = read;
         self
     }
 
     /// For writing.
-    #[must_use]
-    pub fn write(mut self, write: bool) -> Self {
+    pub fn write(&mut self, write: bool) -> &mut Self {
         self.write = write;
         self
     }
 
     /// For writing at the end: each write goes to the end as it is then, also if other handles write.
-    #[must_use]
-    pub fn append(mut self, append: bool) -> Self {
+    pub fn append(&mut self, append: bool) -> &mut Self {
         self.append = append;
         self
     }
 
     /// Removes the content; needs `write`.
-    #[must_use]
-    pub fn truncate(mut self, truncate: bool) -> Self {
+    pub fn truncate(&mut self, truncate: bool) -> &mut Self {
         self.truncate = truncate;
         self
     }
 
     /// Makes the file if there is none; needs `write` or `append`.
-    #[must_use]
-    pub fn create(mut self, create: bool) -> Self {
+    pub fn create(&mut self, create: bool) -> &mut Self {
         self.create = create;
         self
     }
 
     /// Makes the file, which must not exist; needs `write` or `append`.
-    #[must_use]
-    pub fn create_new(mut self, create_new: bool) -> Self {
+    pub fn create_new(&mut self, create_new: bool) -> &mut Self {
         self.create_new = create_new;
         self
     }
 
     /// The permission bits of a file that is made; 0644 if not given.
-    #[must_use]
-    pub fn mode(mut self, mode: u32) -> Self {
+    pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = Some(mode);
         self
     }
 
     /// Owner and group of a file that is made, instead of the volume's own.
-    #[must_use]
-    pub fn owner(mut self, uid: u32, gid: u32) -> Self {
+    pub fn owner(&mut self, uid: u32, gid: u32) -> &mut Self {
         self.owner = Some((uid, gid));
         self
     }

@@ -2,7 +2,7 @@
 
 use crate::{close_clean, in_memory};
 use hectare::device::{Bytes, MemoryDevice};
-use hectare::fs::FileTimes;
+use hectare::fs::{DirBuilder, FileTimes};
 use hectare::inode::{Creation, InodeNr, NewNode};
 use hectare::{Volume, mkfs};
 use std::io::ErrorKind;
@@ -149,5 +149,25 @@ fn times_of_a_link_are_its_own() {
     volume.set_times_nofollow("link", FileTimes::new().set_modified(at)).unwrap();
     assert_eq!(volume.symlink_metadata("link").unwrap().modified().unwrap(), at);
     assert_ne!(volume.metadata("link").unwrap().modified().unwrap(), at);
+    close_clean(volume, &device);
+}
+
+#[test]
+fn directories_are_made_as_asked_for() {
+    let (volume, device) = in_memory();
+    DirBuilder::new().recursive(true).mode(0o1750).owner(7, 8).create(&volume, "/a/b//c/").unwrap();
+    for path in ["a", "a/b", "a/b/c"] {
+        let made = volume.metadata(path).unwrap();
+        assert_eq!((made.mode(), made.uid(), made.gid()), (0o1750, 7, 8), "{path}");
+    }
+    let mut again = DirBuilder::new();
+    again.mode(0o700);
+    assert_eq!(again.create(&volume, "a/b").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    again.recursive(true);
+    again.create(&volume, "a/b").unwrap();
+    assert_eq!(volume.metadata("a/b").unwrap().mode(), 0o1750, "one that exists is as it was");
+    volume.create_new("a/file").unwrap();
+    assert_eq!(volume.create_new("a/file").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(again.create(&volume, "a/file").unwrap_err().kind(), ErrorKind::AlreadyExists);
     close_clean(volume, &device);
 }
