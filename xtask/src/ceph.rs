@@ -4,8 +4,8 @@
 //! size 1 ([`cluster`]). Its images are served by `qemu-nbd` on sockets ([`gateway`]), as `docs/remote.md` says,
 //! and Hectare works on them through `nbd+unix://`: the behaviour suite of devices, a volume that is built,
 //! one that is filled and read back ([`volumes`]), and the random program of `cargo xtask remote` while
-//! `qemu-nbd` and the OSD are killed and started again ([`crashes`]). After each, Ceph exports the image, and
-//! e2fsck and the kernel judge its bytes.
+//! `qemu-nbd` and the OSD are killed and started again ([`crashes`]). Two want one volume at once ([`openers`]).
+//! After each, Ceph exports the image, and e2fsck and the kernel judge its bytes.
 //!
 //! The cluster holds nothing of worth: it has no passwords, and listens on loopback only. Its processes are
 //! ended by their ids. Nothing is read of a configuration in /etc/ceph.
@@ -19,6 +19,7 @@ mod behaviour;
 mod cluster;
 mod crashes;
 mod gateway;
+mod openers;
 mod volumes;
 
 use crate::ended::Ended;
@@ -114,13 +115,14 @@ fn opened(address: &Address) -> Result<NbdDevice, Ended> {
 type Part = fn(&Bench) -> Result<String, Ended>;
 
 /// The parts of the job, by name.
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("device behaviour", volumes::behaves),
     ("a built volume", volumes::is_built),
     ("a full volume", volumes::is_filled),
     ("qemu-nbd killed", crashes::of_gateway),
     ("the OSD killed", crashes::of_osd),
     ("qemu-nbd killed, with an exclusive lock", crashes::of_lock_owner),
+    ("two openers", openers::one_is_refused),
 ];
 
 /// Runs the job with its arguments; returns whether all of it passed, or was skipped.

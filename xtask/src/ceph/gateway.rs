@@ -44,6 +44,15 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// One more that serves the same image, on a socket of its own.
+    pub(super) fn another(&self) -> Result<Self, Ended> {
+        let (image, configuration) = (self.image.clone(), self.configuration.clone());
+        let mut gateway =
+            Self { daemon: None, image, configuration, socket: self.socket.with_extension("second.sock") };
+        gateway.run()?;
+        Ok(gateway)
+    }
+
     /// Kills it, and starts it again.
     pub(super) fn crash(&mut self) -> Result<(), Ended> {
         self.daemon = None;
