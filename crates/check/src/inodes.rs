@@ -26,6 +26,8 @@ enum Role {
     BadBlocks,
     Root,
     Journal,
+    /// The superblock names it as the journal, without the feature: one that was taken away may be left so.
+    LeftJournal,
     Resize,
     OrphanFile,
     /// Quota files.
@@ -123,6 +125,9 @@ impl Scan<'_> {
             1 => Role::BadBlocks,
             2 => Role::Root,
             n if sb.journal_inode() == Some(nr) && n != 0 => Role::Journal,
+            n if n == raw.s_journal_inum.get() && !features.compat.contains(Compat::HAS_JOURNAL) => {
+                Role::LeftJournal
+            }
             7 if features.compat.contains(Compat::RESIZE_INODE) => Role::Resize,
             n if features.compat.contains(Compat::ORPHAN_FILE) && n == raw.s_orphan_file_inum.get() => {
                 Role::OrphanFile
@@ -200,7 +205,8 @@ impl Scan<'_> {
 
     fn note(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role) {
         // The journal that tune2fs gives to a mounted volume is a file with a name.
-        let is_visible = role == Role::Journal && nr >= self.volume.sb.first_inode();
+        let is_visible =
+            matches!(role, Role::Journal | Role::LeftJournal) && nr >= self.volume.sb.first_inode();
         let is_special = !matches!(role, Role::Plain | Role::Root);
         let info = Info {
             kind: slot.kind(),
@@ -223,12 +229,13 @@ impl Scan<'_> {
             (Role::BadBlocks, _) => self.check_bad_blocks(nr, slot),
             (Role::Resize, Some(Kind::File)) => self.check_resize_inode(nr, slot),
             (Role::Root, Some(Kind::Directory)) => self.check_directory_inode(nr, slot, &found),
-            (Role::Journal, Some(Kind::File)) => self.check_journal(nr, slot),
+            (Role::Journal | Role::LeftJournal, Some(Kind::File)) => self.check_journal(nr, slot),
             (Role::OrphanFile, Some(Kind::File)) => self.check_orphan_file(nr, slot),
             (Role::Root, _) => {
                 self.tell_inode(nr, "the root is no directory");
                 Ok(())
             }
+            (Role::LeftJournal, _) => Ok(()),
             (Role::Resize | Role::Journal | Role::OrphanFile | Role::Hidden, None | Some(_))
                 if slot.kind() != Some(Kind::File) =>
             {
@@ -333,12 +340,7 @@ impl Scan<'_> {
             self.tell_inode(nr, reason);
         }
         self.check_size_max(nr, slot);
-        if slot.kind() == Some(Kind::File)
-            && size > i64::from(i32::MAX).cast_unsigned()
-            && !self.volume.sb.features().ro_compat.contains(RoCompat::LARGE_FILE)
-        {
-            self.tell_inode(nr, "it is larger than 2 GiB, which needs the feature large_file");
-        }
+        self.check_large(nr, slot);
         Ok(())
     }
 
@@ -388,6 +390,18 @@ impl Scan<'_> {
         }
     }
 
+    /// Without the feature, the number of a journal is 0, or that of one that is left.
+    fn check_left_journal(&mut self) {
+        let nr = self.volume.sb.raw().s_journal_inum.get();
+        let is_file = self.inodes.get(nr).is_some_and(|info| info.kind == Some(Kind::File) && info.links > 0);
+        if nr != 0 && !self.volume.sb.features().compat.contains(Compat::HAS_JOURNAL) && !is_file {
+            let reason = format!(
+                "it names inode {nr} as its journal, without the feature has_journal, and that is no file"
+            );
+            self.tell(What::Journal, Place::Volume, reason);
+        }
+    }
+
     /// The inodes that every volume, or this one by its features, must have.
     fn require_special_inodes(&mut self) {
         let used = |scan: &Self, nr: u32| scan.inodes.get(nr).is_some_and(|info| info.kind.is_some());
@@ -408,6 +422,7 @@ impl Scan<'_> {
             self.tell(What::Superblock, Place::Volume, reason);
         }
         self.check_stray_quotas();
+        self.check_left_journal();
         for nr in self.orphans.listed() {
             if self.inodes.get(nr.get()).is_none() {
                 self.tell(What::Orphans, Place::Inode(nr), "it is listed as an orphan, but not in use");

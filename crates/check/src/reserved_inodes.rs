@@ -9,9 +9,10 @@ use crate::report::{Error, Problem, What};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
-use hectare_ext4::inode::InodeFlags;
+use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::orphan::OrphanBlock;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, u64_of, usize_of};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a journal's superblock.
@@ -147,9 +148,12 @@ impl Scan<'_> {
     pub(crate) fn check_journal(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let mapped = self.map(nr, slot, true)?;
         self.check_block_count(nr, slot, &InodeAttributes::default(), mapped.held.clusters);
+        self.check_large(nr, slot);
         let blocks = u64::from(self.blocks_of(slot));
-        if blocks < JOURNAL_BLOCKS_MIN || mapped.end < blocks {
-            let reason = format!("its size is {} bytes, {} blocks are there", slot.size(), mapped.end);
+        let whole = self.blocks_without_hole(&mapped.runs);
+        if blocks < JOURNAL_BLOCKS_MIN || whole < blocks {
+            let reason =
+                format!("its size is {} bytes, {whole} blocks are there before the first hole", slot.size());
             self.tell(What::Journal, Place::Inode(nr), reason);
         }
         let mut block = self.buffer();
@@ -165,6 +169,25 @@ impl Scan<'_> {
         self.give_back(block);
         self.runs.truncate(mapped.runs.start);
         Ok(())
+    }
+
+    /// A file of 2 GiB or more needs a feature, also one with a task.
+    pub(crate) fn check_large(&mut self, nr: InodeNr, slot: RawInode<'_>) {
+        if slot.kind() == Some(Kind::File)
+            && slot.size() > i64::from(i32::MAX).cast_unsigned()
+            && !self.volume.sb.features().ro_compat.contains(RoCompat::LARGE_FILE)
+        {
+            self.tell_inode(nr, "it is larger than 2 GiB, which needs the feature large_file");
+        }
+    }
+
+    /// Blocks of a file from its first to the first that is not mapped.
+    fn blocks_without_hole(&self, runs: &Range<usize>) -> u64 {
+        let runs = self.runs.get(runs.clone()).unwrap_or_default();
+        runs.iter().fold(0, |end, run| match u64::from(run.logical.get()) == end {
+            true => end + u64::from(run.len),
+            false => end,
+        })
     }
 
     /// The next mount takes it for an error of the volume, and clears it. `e2fsck -fn` names it, and ends with 0.
@@ -243,6 +266,7 @@ impl Scan<'_> {
             let reason = format!("its size {} is more than its map can hold", slot.size());
             self.tell(What::ResizeInode, Place::Inode(nr), reason);
         }
+        self.check_large(nr, slot);
         let mut count = u64_of(others);
         if double == 0 {
             if geometry.reserved_gdt_blocks > 0 {

@@ -78,10 +78,23 @@ impl Work<'_> {
         Ok(entries[kept..].iter().map(|entry| entry.inode).collect())
     }
 
+    /// An encrypted root takes no plain name, and nothing that is not encrypted as it is.
+    fn uncover_root(&mut self, root: &mut Slot) -> Result<(), Error> {
+        if !root.has(InodeFlags::ENCRYPT) {
+            return Ok(());
+        }
+        let text =
+            "it was encrypted, and could not take what is lost: its names are as they lie on the device";
+        self.lost(What::Tree, Place::Inode(InodeNr::ROOT), text);
+        root.set_flag(InodeFlags::ENCRYPT, false);
+        self.put_slot(root)
+    }
+
     /// The directory `lost+found`, made if it is not there and there is space; to what is lost comes one that
     /// can't take names.
     fn lost_found(&mut self, lost: &mut Vec<u32>) -> Result<Option<InodeNr>, Error> {
         let Some(mut root) = self.slot(InodeNr::ROOT)? else { return Ok(None) };
+        self.uncover_root(&mut root)?;
         let mut entries = self.read_directory(&root)?.entries;
         let mut encrypted = None;
         if let Some(entry) = entries.iter().find(|entry| self.is_lost_found(&root, entry)) {

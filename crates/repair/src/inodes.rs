@@ -466,7 +466,8 @@ impl Work<'_> {
         slot.view().size().div_ceil(u64::from(self.geometry().block_size.get()))
     }
 
-    fn note_large_file(&mut self, slot: &Slot) {
+    /// A file of 2 GiB or more needs a feature, also one with a task.
+    pub(crate) fn note_large_file(&mut self, slot: &Slot) {
         let large = slot.view().size() > i64::from(i32::MAX).cast_unsigned();
         if large && !self.sb.features().ro_compat.contains(RoCompat::LARGE_FILE) {
             let why = "a file is larger than 2 GiB: large_file is set";

@@ -22,6 +22,7 @@ use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_ext4::raw;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::format::JournalSuperblock;
@@ -281,6 +282,7 @@ impl Work<'_> {
     }
 
     fn finish_journal(&mut self, mut slot: Slot) -> Result<(), Error> {
+        self.note_large_file(&slot);
         self.put_slot(&mut slot)?;
         let view = slot.view().raw;
         let words = crate::maps::numbers(&view.i_block).map(U32::new).collect::<Vec<_>>();
@@ -307,12 +309,17 @@ impl Work<'_> {
         self.edit_superblock(|raw| {
             let compat = Compat::from_bits_retain(raw.s_feature_compat.get());
             raw.s_feature_compat = (compat - Compat::HAS_JOURNAL).bits().into();
-            raw.s_journal_inum = 0.into();
-            raw.s_jnl_backup_type = 0;
-            raw.s_jnl_blocks = [U32::new(0); 17];
+            forget_journal(raw);
         });
         Ok(())
     }
+}
+
+/// Removes what leads to a journal inside.
+pub(crate) fn forget_journal(raw: &mut raw::SuperBlock) {
+    raw.s_journal_inum = 0.into();
+    raw.s_jnl_backup_type = 0;
+    raw.s_jnl_blocks = [U32::new(0); 17];
 }
 
 /// The journal that a volume of so many blocks gets.

@@ -406,6 +406,7 @@ impl Work<'_> {
         }
         slot.raw().i_dtime = 0.into();
         slot.set_size(self.resize_inode_size());
+        self.note_large_file(&slot);
         self.set_block_count(&mut slot, count);
         self.put_slot(&mut slot)
     }

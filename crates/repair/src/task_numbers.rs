@@ -6,7 +6,7 @@
 //! quota file
 //! must not be: it has to look like one.
 
-use crate::journal::JOURNAL;
+use crate::journal::{JOURNAL, forget_journal};
 use crate::maps::Map;
 use crate::report::Error;
 use crate::reserved::Task;
@@ -53,6 +53,7 @@ impl Work<'_> {
             self.set_quota_inode(kind, home);
         }
         self.mend_stray_quotas();
+        self.mend_left_journal();
         if let Some(nr) = self.sb.quota_inode(QuotaKind::Project)
             && !self.is_quota_file(nr, QuotaKind::Project)?
         {
@@ -97,6 +98,19 @@ impl Work<'_> {
             format!("it named the inodes {named:?} as quota files, without the feature quota: cleared");
         self.mended(What::Superblock, Place::Volume, text);
         QuotaKind::ALL.into_iter().for_each(|kind| self.set_quota_inode(kind, InodeNr::new(0)));
+    }
+
+    /// Without the feature, the number of a journal is that of one that was taken away, if the check found
+    /// nothing wrong with it.
+    fn mend_left_journal(&mut self) {
+        let nr = self.sb.raw().s_journal_inum.get();
+        let has_journal = self.sb.features().compat.contains(Compat::HAS_JOURNAL);
+        if nr == 0 || has_journal || !self.suspects.has(What::Journal) {
+            return;
+        }
+        let text = format!("it named inode {nr} as its journal, without the feature has_journal: cleared");
+        self.mended(What::Superblock, Place::Volume, text);
+        self.edit_superblock(forget_journal);
     }
 
     fn set_quota_inode(&mut self, kind: QuotaKind, nr: InodeNr) {

@@ -102,3 +102,18 @@ fn regression_an_encrypted_lost_found_is_replaced() {
     assert_eq!(inode(&theirs, "/lost+found/#11"), Some(11));
     assert_eq!(found.paths, theirs.paths, "{:?}", repaired.mends);
 }
+
+/// An encrypted root takes neither lost+found nor what is lost: each round made a name that the next found too short.
+#[test]
+fn regression_an_encrypted_root_takes_what_is_lost() {
+    let case = match volume() {
+        Ok(case) => case,
+        Err(reason) => skip!("repair encrypted::regression_an_encrypted_root", reason),
+    };
+    encrypt(&case, &[(2, 1)]);
+    assert!(!crate::names::is_clean(&case));
+    let (repaired, after) = case.repaired("root");
+    let found = survey(&after);
+    assert_eq!(inode(&found, "/lost+found/#12"), Some(12), "{:?}", repaired.mends);
+    assert!([13, 14, 15].iter().all(|nr| found.inodes.contains_key(nr)), "{:?}", repaired.mends);
+}

@@ -12,7 +12,15 @@ use std::sync::Arc;
 const QUOTA: &[&str] = &["-t", "ext4", "-O", "quota,orphan_file"];
 
 /// What mke2fs makes, and what debugfs changes in it.
-const CASES: [(&[&str], &[&str]); 43] = [
+const CASES: [(&[&str], &[&str]); 51] = [
+    (&["-t", "ext3", "-b", "1024"], &["sif <8> bmap[700] 0"]),
+    (&["-t", "ext2"], &["ssv journal_inum 8"]),
+    (&["-t", "ext2"], &["write /dev/null f", "ssv journal_inum 12"]),
+    (&["-t", "ext2"], &["ssv journal_inum 2"]),
+    (&["-t", "ext2"], &["ssv journal_inum 7"]),
+    (&["-t", "ext2"], &["ssv journal_inum 4000000000"]),
+    (&["-t", "ext4"], &["feature -has_journal", "sif <8> size 1073741824"]),
+    (&["-t", "ext4", "-b", "4096"], &["feature -large_file"]),
     (&["-t", "ext4"], &["sif <5> size 103079215104"]),
     (&["-t", "ext4"], &["sif <6> mode 0160000"]),
     (&["-t", "ext4"], &["sif <9> mode 0100600", "sif <9> links_count 1"]),
