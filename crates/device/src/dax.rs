@@ -29,7 +29,7 @@ mod survey;
 
 use crate::device::{check_change, check_range, total_len};
 use crate::{Device, Error, FileDevice, Operation, Reason, Result, Span};
-use hectare_units::{Bytes, index_of, low32};
+use hectare_units::{Bytes, index_of};
 use mapping::{Mapping, WINDOW_LEN};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FallocateFlags, StatxAttributes, StatxFlags};
@@ -200,7 +200,7 @@ fn weight(piece: Span) -> u8 {
 fn storage_of(file: &FileDevice) -> Result<Storage> {
     let fail = |errno| Error::errno(file.name(), Operation::Open, None, errno);
     let system = rustix::fs::fstatfs(file.file()).map_err(fail)?;
-    if low32(system.f_type.cast_unsigned()) == TMPFS {
+    if crate::os::magic_of(&system) == TMPFS {
         return Ok(Storage::Memory);
     }
     let stat = rustix::fs::statx(file.file(), "", AtFlags::EMPTY_PATH, StatxFlags::empty());

@@ -32,7 +32,7 @@ pub use place::check as check_output_place;
 use crate::device::{check_change, check_range, copy_inside, copy_through_memory, total_len};
 use crate::{Device, Error, Extent, Operation, Reason, Result, Span, Topology};
 use direct::Direct;
-use hectare_units::{Bytes, index_of, low32, u64_of};
+use hectare_units::{Bytes, index_of, u64_of};
 use holes::LastData;
 use host_prealloc::Ahead;
 use parking_lot::Mutex;
@@ -332,7 +332,7 @@ fn batch<'p>(
 
 /// Whether the file lies on one of [`COPIES_WELL`].
 fn copies_well(file: BorrowedFd<'_>) -> bool {
-    let kind = rustix::fs::fstatfs(file).ok().map(|stat| low32(stat.f_type.cast_unsigned()));
+    let kind = rustix::fs::fstatfs(file).ok().map(|stat| crate::os::magic_of(&stat));
     kind.is_some_and(|kind| COPIES_WELL.contains(&kind))
 }
 

@@ -19,6 +19,8 @@ mod linux;
 mod portable;
 
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
+pub(crate) use linux::magic_of;
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub use linux::{Errno, boot_time, coarse_now, read_at};
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 pub use portable::{Errno, boot_time, coarse_now, read_at};

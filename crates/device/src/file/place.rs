@@ -73,7 +73,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
 }
 
 fn is_made_up(folder: &Path) -> bool {
-    let kind = rustix::fs::statfs(folder).map(|stat| hectare_units::low32(stat.f_type.cast_unsigned()));
+    let kind = rustix::fs::statfs(folder).map(|stat| crate::os::magic_of(&stat));
     kind.is_ok_and(|kind| MADE_UP.contains(&kind))
 }
 

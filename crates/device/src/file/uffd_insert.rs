@@ -25,7 +25,7 @@
 //!   files only. Their time of modification is left to the writes beside these.
 
 use crate::Span;
-use hectare_units::{Bytes, index_of, low32, u64_of};
+use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::RwLock;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -84,7 +84,7 @@ impl FreshPages {
         let block = rustix::fs::fstat(file).ok()?.st_blksize;
         // tmpfs reports the size of a page; a larger one for the file means that `pwrite` takes huge pages.
         let page = u64::try_from(system.f_bsize).ok().filter(|page| page.is_power_of_two())?;
-        if low32(system.f_type.cast_unsigned()) != TMPFS || u64::try_from(block) != Ok(page) {
+        if crate::os::magic_of(&system) != TMPFS || u64::try_from(block) != Ok(page) {
             return None;
         }
         Some(Self {
@@ -449,7 +449,7 @@ pub(super) mod tests {
     #[test]
     fn a_file_on_a_disk_takes_none() {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let disk = rustix::fs::fstatfs(&file).is_ok_and(|fs| low32(fs.f_type.cast_unsigned()) != TMPFS);
+        let disk = rustix::fs::fstatfs(&file).is_ok_and(|fs| crate::os::magic_of(&fs) != TMPFS);
         assert!(!disk || FreshPages::new(&file).is_none());
     }
 }

@@ -13,6 +13,11 @@ pub fn read_at(file: BorrowedFd<'_>, buf: &mut [u8], at: u64) -> Result<usize, E
     rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buf, at))
 }
 
+/// The magic number of a file system (statfs(2)). The field's type differs between C libraries.
+pub(crate) fn magic_of(system: &rustix::fs::StatFs) -> u32 {
+    u32::try_from(i128::from(system.f_type) & i128::from(u32::MAX)).unwrap_or_default()
+}
+
 /// The current time, in seconds since 1970 and nanoseconds, to the tick of the system (some milliseconds), as
 /// the kernel's file systems stamp their files: a fraction of the cost of the exact time.
 #[must_use]
