@@ -50,14 +50,11 @@ pub extern "C" fn hectare_mknod(
 }
 
 fn node(mode: u32, major: u32, minor: u32) -> Result<NewNode<'static>, Failure> {
-    let device = || match (major, minor) {
-        (..0x1000, ..0x10_0000) => Ok(DeviceNumber { major, minor }),
-        _ => Err(Failure::new(EINVAL, "a device has a major below 4096 and a minor below 1048576")),
-    };
+    let device = DeviceNumber { major, minor };
     match mode >> 12 {
         0o1 => Ok(NewNode::Fifo),
-        0o2 => device().map(NewNode::CharDevice),
-        0o6 => device().map(NewNode::BlockDevice),
+        0o2 => Ok(NewNode::CharDevice(device)),
+        0o6 => Ok(NewNode::BlockDevice(device)),
         // As specified by mknod(2).
         0 | 0o10 => Ok(NewNode::File),
         0o14 => Ok(NewNode::Socket),

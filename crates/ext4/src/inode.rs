@@ -176,6 +176,14 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
+impl DeviceNumber {
+    /// Whether an inode has room for it: 12 bits for the major, 20 for the minor.
+    #[must_use]
+    pub const fn fits(self) -> bool {
+        self.major < 1 << 12 && self.minor < 1 << 20
+    }
+}
+
 /// An inode in host form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inode {
@@ -497,7 +505,8 @@ impl Inode {
         }
     }
 
-    /// Stores a device number, in the old form where it fits.
+    /// Stores a device number, in the old form where it fits; of one that does not fit at all
+    /// ([`DeviceNumber::fits`]) the lower bits.
     pub fn set_device_number(&mut self, number: DeviceNumber) {
         let DeviceNumber { major, minor } = number;
         self.block = [0; BLOCK_BYTES];

@@ -98,6 +98,12 @@ impl Error {
         Self(Box::new(Inner { place, kind: io::ErrorKind::InvalidData, errno: EILSEQ, cause: cause.into() }))
     }
 
+    /// An error about a file that ends too early (`EIO`), of the kind that `std` has for it.
+    pub(crate) fn ends_early(place: String, cause: hectare_engine::Error) -> Self {
+        let (kind, errno) = (io::ErrorKind::UnexpectedEof, cause.errno());
+        Self(Box::new(Inner { place, kind, errno, cause: cause.into() }))
+    }
+
     /// An error about a handle that does not allow the operation (`EBADF`).
     pub(crate) fn bad_handle(place: impl Into<String>, why: &'static str) -> Self {
         Self::new(place.into(), EBADF, why)
@@ -124,7 +130,8 @@ impl Error {
         cause.is::<Cancelled>() || cause.downcast_ref().is_some_and(by_device)
     }
 
-    /// The file: the device, a colon and the path in its volume; only the device if the error is about all of
+    /// The file: the device, a colon and the path in its volume (both paths, with ` -> ` between, of what
+    /// renames and links); only the device if the error is about all of
     /// it; "" if it is about neither.
     #[must_use]
     pub fn place(&self) -> &str {

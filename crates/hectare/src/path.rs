@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Anything that names a file of a volume: `&str`, `String`, bytes, `OsStr`, [`Path`], and references to
 /// them.
@@ -93,6 +93,30 @@ impl VolumePath for Cow<'_, str> {
     }
 }
 
+impl VolumePath for Cow<'_, OsStr> {
+    fn volume_path(&self) -> Cow<'_, [u8]> {
+        of_host(self)
+    }
+}
+
+impl VolumePath for Cow<'_, Path> {
+    fn volume_path(&self) -> Cow<'_, [u8]> {
+        of_host(self.as_os_str())
+    }
+}
+
+impl VolumePath for Component<'_> {
+    fn volume_path(&self) -> Cow<'_, [u8]> {
+        of_host(self.as_os_str())
+    }
+}
+
+impl<P: VolumePath + ?Sized> VolumePath for Box<P> {
+    fn volume_path(&self) -> Cow<'_, [u8]> {
+        (**self).volume_path()
+    }
+}
+
 impl<P: VolumePath + ?Sized> VolumePath for &P {
     fn volume_path(&self) -> Cow<'_, [u8]> {
         (*self).volume_path()
@@ -111,7 +135,7 @@ mod tests {
         let all = [
             bytes("/a"),
             bytes("/a".to_owned()),
-            bytes(Box::<str>::from("/a").as_ref()),
+            bytes(Box::<Path>::from(Path::new("/a"))),
             bytes(b"/a"),
             bytes(b"/a".to_vec()),
             bytes(OsStr::new("/a")),
@@ -119,8 +143,12 @@ mod tests {
             bytes(Path::new("/a")),
             bytes(PathBuf::from("/a")),
             bytes(Cow::Borrowed("/a")),
+            bytes(Path::new("/a").to_string_lossy()),
+            bytes(Cow::Borrowed(Path::new("/a"))),
+            bytes(Cow::Borrowed(OsStr::new("/a"))),
         ];
         assert!(all.iter().all(|bytes| bytes == b"/a"));
+        assert_eq!(bytes(Component::Normal(OsStr::new("a"))), b"a");
         assert_eq!(to_host(b"/a".to_vec()), OsStr::new("/a"));
     }
 }

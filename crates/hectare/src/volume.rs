@@ -8,6 +8,7 @@ use crate::path::{VolumePath, to_host};
 use hectare_device::{Device, FileOptions};
 use hectare_engine::{Creation, Error as Cause, NewNode, RenameMode};
 use hectare_units::InodeNr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -246,23 +247,25 @@ impl Volume {
             return Err(Error::invalid(self.place(&target), "a file can't be copied onto itself"));
         }
         let copy = self.create(&*target)?;
-        copy.set_len(found.len())?;
-        let mut at = 0;
-        while let Some(start) = source.seek_data(at)? {
-            let end = source.seek_hole(start)?.unwrap_or(found.len()).min(found.len());
-            at = self.copy_range(&source, &copy, start..end)?;
+        let (mut at, len) = (0, found.len());
+        // What others append meanwhile is no part of it.
+        while let Some(start) = source.seek_data(at)?.filter(|start| *start < len) {
+            let end = source.seek_hole(start)?.unwrap_or(len).min(len);
+            at = self.copy_range(&source, &copy, &target, start..end)?;
         }
+        // Last, so that a copy that failed is not as long as a whole one.
+        copy.set_len(len)?;
         copy.set_permissions(found.permissions())?;
         copy.close()?;
         Ok(found.len())
     }
 
-    /// Copies a range of bytes; returns its end.
-    fn copy_range(&self, from: &File, to: &File, range: std::ops::Range<u64>) -> Result<u64> {
+    /// Copies a range of bytes to the file at a path; returns its end.
+    fn copy_range(&self, from: &File, to: &File, path: &[u8], range: Range<u64>) -> Result<u64> {
         let mut at = range.start;
         while at < range.end {
             let done = from.engine().copy_range(at, to.engine(), at, range.end - at);
-            let done = done.map_err(|cause| self.whole(cause))?;
+            let done = done.map_err(|cause| self.error(path, cause))?;
             if done == 0 {
                 // Another thread made it shorter.
                 return Ok(range.end);
@@ -412,7 +415,7 @@ impl Volume {
 
     fn rename_as(&self, from: impl VolumePath, to: impl VolumePath, mode: RenameMode) -> Result<()> {
         let (from, to) = (from.volume_path(), to.volume_path());
-        self.at(&*from, |engine, from| engine.rename_path(from, &to, mode))
+        self.engine.rename_path(&from, &to, mode).map_err(|cause| self.error_of_two(&from, &to, cause))
     }
 
     /// Gives the file at `original` (a link there is not followed) a second name.
@@ -420,8 +423,8 @@ impl Volume {
     /// # Errors
     /// As `std::fs::hard_link`.
     pub fn hard_link(&self, original: impl VolumePath, link: impl VolumePath) -> Result<()> {
-        let original = original.volume_path();
-        self.at(link, |engine, link| engine.hard_link(&original, link))
+        let (original, link) = (original.volume_path(), link.volume_path());
+        self.engine.hard_link(&original, &link).map_err(|cause| self.error_of_two(&original, &link, cause))
     }
 
     /// Makes a symbolic link at `link` that leads to `target`.
@@ -521,6 +524,11 @@ impl Volume {
 
     pub(crate) fn error(&self, path: &[u8], cause: Cause) -> Error {
         Error::at(self.engine.device().name(), path, cause)
+    }
+
+    /// Of an operation on two paths it is not known which one the cause is about.
+    fn error_of_two(&self, from: &[u8], to: &[u8], cause: Cause) -> Error {
+        self.error(&[from, b" -> ", to].concat(), cause)
     }
 
     pub(crate) fn place(&self, path: &[u8]) -> String {

@@ -89,8 +89,12 @@ pub(crate) fn create(
     creation: Creation,
 ) -> Result<InodeNr> {
     let name = new_name(name)?;
-    if let NewNode::Symlink(target) = node {
-        check_target(core, target)?;
+    match node {
+        NewNode::Symlink(target) => check_target(core, target)?,
+        NewNode::CharDevice(number) | NewNode::BlockDevice(number) if !number.fits() => {
+            return Err(Error::Invalid("a device has a major below 4096 and a minor below 1048576"));
+        }
+        _ => {}
     }
     let dir = core.state.directory(parent)?;
     let made = reclaim::retry(core, || {

@@ -65,7 +65,7 @@ impl File {
     /// Fills `out` from offset `at`.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), or if the file ends before.
+    /// As [`read_at`](Self::read_at); of kind `UnexpectedEof` if the file ends before.
     pub fn read_exact_at(&self, out: &mut [u8], at: u64) -> Result<()> {
         let wanted = out.len();
         let have = self.read_at(out, at)?;
@@ -73,25 +73,39 @@ impl File {
             return Ok(());
         }
         let bytes = hectare_units::Bytes::of;
-        self.done(Err(Cause::Short { have: bytes(have), want: bytes(wanted) }))
+        let cause = Cause::Short { have: bytes(have), want: bytes(wanted) };
+        Err(Error::ends_early(self.0.volume.place(&self.0.path), cause))
     }
 
-    /// Writes at offset `at`, and returns how many bytes: fewer than asked only if the volume is full.
+    /// Writes at offset `at`, and returns how many bytes: fewer than asked only if the volume is full. A handle
+    /// that appends writes at the end wherever `at` is, as on Linux.
     ///
     /// # Errors
     /// If it is not open for writing, the volume is full or read-only, or the device fails.
     pub fn write_at(&self, data: &[u8], at: u64) -> Result<usize> {
         self.check_writes()?;
-        self.done(self.0.open.write_at(at, data))
+        match self.0.access.append {
+            true => self.done(self.0.open.append(data)).map(|(_, done)| done),
+            false => self.done(self.0.open.write_at(at, data)),
+        }
     }
 
-    /// Writes all of `data` at offset `at`.
+    /// Writes all of `data` at offset `at`, or, by a handle that appends, at the end.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub fn write_all_at(&self, data: &[u8], at: u64) -> Result<()> {
         self.check_writes()?;
-        self.done(self.0.open.write_all_at(at, data))
+        if !self.0.access.append {
+            return self.done(self.0.open.write_all_at(at, data));
+        }
+        let mut left = data;
+        while !left.is_empty() {
+            // Fewer are written only if the volume is full, which the next call reports.
+            let (_, done) = self.done(self.0.open.append(left))?;
+            left = &left[done..];
+        }
+        Ok(())
     }
 
     /// Makes the file this long: what is beyond is removed, what is missing reads as zeros.

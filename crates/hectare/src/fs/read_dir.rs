@@ -49,6 +49,12 @@ impl ReadDir {
         self.directory.nr.get().into()
     }
 
+    /// The generation of the directory's inode; 0 if it can't be read, which listing it reports.
+    pub(crate) fn generation(&self) -> u32 {
+        let Directory { volume, nr, .. } = &*self.directory;
+        volume.engine().stat(*nr).map_or(0, |found| found.generation)
+    }
+
     /// What is needed to list the rest later. Its path is not kept, but its length: [`resume`](Self::resume).
     pub(crate) fn pause(self) -> Paused {
         let Self { directory, from, ready, ended } = self;
@@ -149,6 +155,30 @@ impl DirEntry {
     /// The entries of the directory that this is, whatever its name leads to by now.
     pub(crate) fn read_dir(&self) -> ReadDir {
         ReadDir::new(&self.directory.volume, &self.path_bytes(), self.entry.inode)
+    }
+
+    /// The generation of its inode; `None` if that is gone.
+    pub(crate) fn generation(&self) -> Result<Option<u32>> {
+        let volume = &self.directory.volume;
+        match volume.engine().stat(self.entry.inode) {
+            Ok(found) => Ok(Some(found.generation)),
+            Err(Cause::NotFound) => Ok(None),
+            Err(cause) => Err(volume.error(&self.path_bytes(), cause)),
+        }
+    }
+
+    /// Whether the directory that this is has this name still, and does not lie where the name is.
+    pub(crate) fn is_misplaced(&self) -> Result<bool> {
+        let Directory { volume, nr, .. } = &*self.directory;
+        let (engine, own) = (volume.engine(), self.entry.inode);
+        let look = |place: InodeNr, name: &[u8]| match engine.lookup(place, name) {
+            Ok(found) => Ok(Some(found)),
+            Err(Cause::NotFound) => Ok(None),
+            Err(cause) => Err(volume.error(&self.path_bytes(), cause)),
+        };
+        // The name is looked up last: a directory that was moved meanwhile has it no more.
+        let above = look(own, b"..")?;
+        Ok(above.is_some_and(|above| above != *nr) && look(*nr, &self.entry.name)? == Some(own))
     }
 
     /// The error that the directory that this is has a second name.

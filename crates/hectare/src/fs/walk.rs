@@ -1,15 +1,19 @@
 //! Everything below a directory, one entry at a time.
 //!
-//! Invariants: it ends on every volume, since a directory that is met again, which only a damaged volume has, is
-//! reported and not entered; and it has the path of the innermost directory only, since paths of all levels
-//! would take memory by the square of the depth.
+//! Invariants: it ends on every volume, since a directory that is met again is not entered; and it has the path
+//! of the innermost directory only, since paths of all levels would take memory by the square of the depth.
+//!
+//! A directory is met again for one of three reasons: it was moved meanwhile, and is listed once; its number was
+//! given to a new directory, which has another generation; or the volume is damaged and gives it two names, of
+//! which at most one is where its `..` leads. Only that is an error.
 
 use crate::error::Result;
 use crate::fs::read_dir::{DirEntry, Paused, ReadDir};
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Everything below a directory: each directory comes before what it holds, in the order of [`ReadDir`].
-/// Symbolic links are not followed. After an error it continues with what is next to the place.
+/// Symbolic links are not followed. A directory that is moved meanwhile is listed once. After an error it
+/// continues with what is next to the place.
 ///
 /// Its memory grows with the number of directories.
 #[derive(Debug)]
@@ -20,13 +24,13 @@ pub struct Walk {
     above: Vec<Paused>,
     /// The directory that came last: it is listed next.
     entered: Option<ReadDir>,
-    /// The inodes of all directories that were met.
-    met: HashSet<u64>,
+    /// The inodes of all directories that were met, with their generations.
+    met: HashMap<u64, u32>,
 }
 
 impl Walk {
     pub(crate) fn new(top: ReadDir) -> Self {
-        let met = HashSet::from([top.ino()]);
+        let met = HashMap::from([(top.ino(), top.generation())]);
         Self { innermost: Some(top), above: Vec::new(), entered: None, met }
     }
 
@@ -47,10 +51,13 @@ impl Walk {
         if !entry.file_type()?.is_dir() {
             return Ok(());
         }
-        if !self.met.insert(entry.ino()) {
+        // A directory that is gone by now is listed as an empty one.
+        let Some(generation) = entry.generation()? else { return Ok(()) };
+        if self.met.insert(entry.ino(), generation) != Some(generation) {
+            self.entered = Some(entry.read_dir());
+        } else if entry.is_misplaced()? {
             return Err(entry.is_met_twice());
         }
-        self.entered = Some(entry.read_dir());
         Ok(())
     }
 }

@@ -4,7 +4,8 @@ use crate::{close_clean, in_memory};
 use hectare::fs::{DirEntry, File, FileTimes, FileType, Metadata, OpenOptions, Permissions, ReadDir};
 use hectare::{Error, Progress, Size, Space, Step, Volume, VolumeOptions, Watch};
 use hectare::{build, check, device, inode, mkfs};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn handles_pass_between_threads() {
@@ -100,6 +101,60 @@ fn a_copy_keeps_holes_and_permissions() {
     close_clean(volume, &device);
 }
 
+/// The length was read once, and what lay beyond it was looked for again and again.
+#[test]
+fn regression_a_copy_of_a_file_that_grows_ends() {
+    let (volume, device) = in_memory();
+    let log = OpenOptions::new().append(true).create(true).open(&volume, "log").unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2000 {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                log.write_all_at(&[b'x'; 512], 0).unwrap();
+            }
+        });
+        for _ in 0..20 {
+            let copied = volume.copy("log", "copy").unwrap();
+            assert_eq!(volume.read("copy").unwrap(), vec![b'x'; usize::try_from(copied).unwrap()]);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    drop(log);
+    close_clean(volume, &device);
+}
+
+/// The copy had its whole length at once, so one that failed looked complete.
+#[test]
+fn regression_a_copy_that_fails_is_not_as_long_as_a_whole_one() {
+    let (volume, device) = in_memory();
+    let free = volume.space().unwrap().free;
+    let content = vec![7; usize::try_from(free * 2 / 3).unwrap()];
+    volume.write("large", &content).unwrap();
+    let error = volume.copy("large", "copy").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    assert!(error.to_string().contains(":copy: "), "{error}");
+    let len = volume.metadata("copy").unwrap().len();
+    assert!(len < free / 2, "{len} of {}", content.len());
+    close_clean(volume, &device);
+}
+
+#[test]
+fn handles_do_as_those_of_std() {
+    let (volume, device) = in_memory();
+    volume.write("x", "12345").unwrap();
+    let appending = OpenOptions::new().append(true).open(&volume, "x").unwrap();
+    assert_eq!(appending.write_at(b"6", 0).unwrap(), 1);
+    appending.write_all_at(b"789", 2).unwrap();
+    assert_eq!(volume.read("x").unwrap(), b"123456789");
+    let short = volume.open_file("x").unwrap().read_exact_at(&mut [0; 4], 7).unwrap_err();
+    assert_eq!(short.kind(), ErrorKind::UnexpectedEof);
+    drop(appending);
+    close_clean(volume, &device);
+}
+
 #[test]
 fn a_dangling_link_leads_to_where_a_file_is_made() {
     let (volume, device) = in_memory();
@@ -126,7 +181,7 @@ fn an_image_is_built_checked_and_not_replaced() {
     hectare_oracle::assert_clean(&image)
         .unwrap_or_else(|reason| hectare_oracle::skip_part!("library, e2fsck", reason));
     let first = std::fs::read(&image).unwrap();
-    assert_eq!(make().create(&image).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+    assert_eq!(make().create(&image).unwrap_err().kind(), ErrorKind::AlreadyExists);
     make().replace(true).create(&image).unwrap();
     assert!(first == std::fs::read(&image).unwrap(), "the same sources give the same image");
     let small = make().size(Size::Exactly(1 << 16)).replace(true).create(&image).unwrap_err();
@@ -138,7 +193,7 @@ fn an_image_is_built_checked_and_not_replaced() {
 fn errors_name_what_lies_there() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("no-volume");
-    assert_eq!(Volume::open(&image).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    assert_eq!(Volume::open(&image).unwrap_err().kind(), ErrorKind::NotFound);
     std::fs::write(&image, vec![0; 1 << 20]).unwrap();
     let error = Volume::open(&image).unwrap_err().to_string();
     assert!(error.contains("no-volume") && !error.contains('\n'), "{error}");
@@ -159,6 +214,6 @@ fn regression_a_check_of_an_unknown_feature_is_unsupported_as_opening_is() {
     bytes[1024 + 0x63] |= 0x80; // the highest bit of s_feature_incompat
     std::fs::write(&image, bytes).unwrap();
     for error in [Volume::open(&image).map(drop).unwrap_err(), check::check(&image).map(drop).unwrap_err()] {
-        assert_eq!((error.errno(), error.kind()), (95, std::io::ErrorKind::Unsupported), "{error}");
+        assert_eq!((error.errno(), error.kind()), (95, ErrorKind::Unsupported), "{error}");
     }
 }

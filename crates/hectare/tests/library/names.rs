@@ -3,7 +3,7 @@
 use crate::{close_clean, in_memory};
 use hectare::device::{Bytes, MemoryDevice};
 use hectare::fs::{DirBuilder, FileTimes};
-use hectare::inode::{Creation, InodeNr, NewNode};
+use hectare::inode::{Creation, DeviceNumber, InodeNr, NewNode};
 use hectare::{Volume, mkfs};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -71,6 +71,55 @@ fn a_walk_ends_where_a_directory_lies_in_itself() {
     let error = found.into_iter().find_map(Result::err).unwrap();
     assert_eq!((error.errno(), error.kind()), (117, ErrorKind::InvalidData));
     assert!(error.to_string().contains("/a/b/again"), "{error}");
+}
+
+/// Each was said to be damage: a directory that was moved, and a new one with the number of one that was removed.
+#[test]
+fn regression_a_walk_takes_no_change_for_damage() {
+    let (volume, device) = in_memory();
+    volume.create_dir_all("/a/moved").unwrap();
+    volume.create_dir_all("/a/gone").unwrap();
+    volume.create_dir_all("/b").unwrap();
+    let gone = volume.metadata("/a/gone").unwrap().ino();
+    let mut seen = Vec::new();
+    for entry in volume.walk("/").unwrap() {
+        let path = entry.unwrap().path();
+        if path.as_os_str() == "/b" && !volume.exists("/b/moved").unwrap() {
+            // All of /a was listed, or nothing of it yet.
+            volume.rename("/a/moved", "/b/moved").unwrap();
+            volume.remove_dir("/a/gone").unwrap();
+            volume.create_dir("/b/new").unwrap();
+            volume.write("/b/new/file", "x").unwrap();
+        }
+        seen.push(path);
+    }
+    assert_eq!(volume.metadata("/b/new").unwrap().ino(), gone, "the number was given away again");
+    let new = seen.iter().filter(|path| path.as_os_str() == "/b/new/file").count();
+    assert_eq!(new, 1, "{seen:?}");
+    assert!(seen.iter().any(|path| path.ends_with("moved")), "{seen:?}");
+    close_clean(volume, &device);
+}
+
+#[test]
+fn errors_of_two_paths_name_both_and_devices_have_small_numbers() {
+    let (volume, device) = in_memory();
+    volume.create_dir("d").unwrap();
+    volume.write("f", "x").unwrap();
+    for error in [
+        volume.rename("f", "d").unwrap_err(),
+        volume.exchange("f", "none").unwrap_err(),
+        volume.hard_link("none", "g").unwrap_err(),
+    ] {
+        assert!(error.place().contains(" -> "), "{error}");
+    }
+    for (major, minor) in [(4096, 1), (1, 1 << 20)] {
+        let node = NewNode::CharDevice(DeviceNumber { major, minor });
+        assert_eq!(volume.mknod("c", node, 0o600).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    let largest = DeviceNumber { major: 4095, minor: (1 << 20) - 1 };
+    volume.mknod("c", NewNode::BlockDevice(largest), 0o600).unwrap();
+    assert_eq!(volume.metadata("c").unwrap().device(), (4095, (1 << 20) - 1));
+    close_clean(volume, &device);
 }
 
 /// Each level had its whole path: half a gigabyte here.
