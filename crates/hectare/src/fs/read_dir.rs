@@ -157,28 +157,22 @@ impl DirEntry {
         ReadDir::new(&self.directory.volume, &self.path_bytes(), self.entry.inode)
     }
 
-    /// The generation of its inode; `None` if that is gone.
-    pub(crate) fn generation(&self) -> Result<Option<u32>> {
-        let volume = &self.directory.volume;
-        match volume.engine().stat(self.entry.inode) {
-            Ok(found) => Ok(Some(found.generation)),
-            Err(Cause::NotFound) => Ok(None),
-            Err(cause) => Err(volume.error(&self.path_bytes(), cause)),
+    /// The generation of its inode: `None` if that is gone, 0 if it can't be read, which listing it reports.
+    pub(crate) fn generation(&self) -> Option<u32> {
+        match self.directory.volume.engine().stat(self.entry.inode) {
+            Err(Cause::NotFound) => None,
+            found => Some(found.map_or(0, |found| found.generation)),
         }
     }
 
-    /// Whether the directory that this is has this name still, and does not lie where the name is.
-    pub(crate) fn is_misplaced(&self) -> Result<bool> {
+    /// Whether the directory that this is has this name still, and does not lie where the name is. What can't be
+    /// read is reported when it is listed.
+    pub(crate) fn is_misplaced(&self) -> bool {
         let Directory { volume, nr, .. } = &*self.directory;
         let (engine, own) = (volume.engine(), self.entry.inode);
-        let look = |place: InodeNr, name: &[u8]| match engine.lookup(place, name) {
-            Ok(found) => Ok(Some(found)),
-            Err(Cause::NotFound) => Ok(None),
-            Err(cause) => Err(volume.error(&self.path_bytes(), cause)),
-        };
         // The name is looked up last: a directory that was moved meanwhile has it no more.
-        let above = look(own, b"..")?;
-        Ok(above.is_some_and(|above| above != *nr) && look(*nr, &self.entry.name)? == Some(own))
+        engine.lookup(own, b"..").is_ok_and(|above| above != *nr)
+            && engine.lookup(*nr, &self.entry.name).is_ok_and(|found| found == own)
     }
 
     /// The error that the directory that this is has a second name.

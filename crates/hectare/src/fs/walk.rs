@@ -24,13 +24,21 @@ pub struct Walk {
     above: Vec<Paused>,
     /// The directory that came last: it is listed next.
     entered: Option<ReadDir>,
-    /// The inodes of all directories that were met, with their generations.
-    met: HashMap<u64, u32>,
+    /// The inodes of all directories that were met.
+    met: HashMap<u64, Met>,
+}
+
+/// What was found when a directory was met.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    generation: u32,
+    /// Whether its `..` led elsewhere than where it was met.
+    misplaced: bool,
 }
 
 impl Walk {
     pub(crate) fn new(top: ReadDir) -> Self {
-        let met = HashMap::from([(top.ino(), top.generation())]);
+        let met = HashMap::from([(top.ino(), Met { generation: top.generation(), misplaced: false })]);
         Self { innermost: Some(top), above: Vec::new(), entered: None, met }
     }
 
@@ -52,13 +60,16 @@ impl Walk {
             return Ok(());
         }
         // A directory that is gone by now is listed as an empty one.
-        let Some(generation) = entry.generation()? else { return Ok(()) };
-        if self.met.insert(entry.ino(), generation) != Some(generation) {
-            self.entered = Some(entry.read_dir());
-        } else if entry.is_misplaced()? {
-            return Err(entry.is_met_twice());
+        let Some(generation) = entry.generation() else { return Ok(()) };
+        let now = Met { generation, misplaced: entry.is_misplaced() };
+        match self.met.insert(entry.ino(), now).filter(|before| before.generation == generation) {
+            Some(before) if before.misplaced || now.misplaced => Err(entry.is_met_twice()),
+            Some(_) => Ok(()),
+            None => {
+                self.entered = Some(entry.read_dir());
+                Ok(())
+            }
         }
-        Ok(())
     }
 }
 

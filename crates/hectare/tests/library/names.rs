@@ -61,16 +61,17 @@ fn a_walk_ends_where_a_directory_lies_in_itself() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
     std::fs::write(&image, device.to_vec()).unwrap();
-    if let Err(reason) = hectare_oracle::debugfs_write(&image, &["ln a a/b/again"]) {
+    // Whichever of the other two is met first, one of them is not where the directory's own entry leads.
+    if let Err(reason) = hectare_oracle::debugfs_write(&image, &["ln a a/b/again", "ln a/b b"]) {
         hectare_oracle::skip!("library names::a_walk_ends", reason);
     }
     let volume = Volume::open(&image).unwrap();
     let found: Vec<_> = volume.walk("/").unwrap().collect();
-    assert_eq!(found.iter().filter(|entry| entry.is_err()).count(), 1, "{found:?}");
-    assert_eq!(found.len(), 4, "{found:?}");
-    let error = found.into_iter().find_map(Result::err).unwrap();
-    assert_eq!((error.errno(), error.kind()), (117, ErrorKind::InvalidData));
-    assert!(error.to_string().contains("/a/b/again"), "{error}");
+    assert_eq!(found.iter().filter(|entry| entry.is_err()).count(), 2, "{found:?}");
+    assert_eq!(found.len(), 5, "{found:?}");
+    for error in found.into_iter().filter_map(Result::err) {
+        assert_eq!((error.errno(), error.kind()), (117, ErrorKind::InvalidData), "{error}");
+    }
 }
 
 /// Each was said to be damage: a directory that was moved, and a new one with the number of one that was removed.
