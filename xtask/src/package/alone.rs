@@ -10,7 +10,7 @@
 //!
 //! With `--test` it runs in a root directory that has nothing else.
 
-use super::build::{Built, PROFILE, dist, written_by};
+use super::build::{Built, PROFILE, dist, stripped, written_by};
 use super::chroot::Chroot;
 use super::deb::fresh;
 use super::layout::{Family, Package, What, entries};
@@ -80,7 +80,7 @@ pub(super) fn run(is_tried: bool) -> Result<(), String> {
     let way = Way::found();
     println!("linked statically for {}", way.target());
     step(&mut way.build(&facts, &target))?;
-    let command = target.join(way.target()).join(PROFILE).join("hectare");
+    let command = stripped(&target.join(way.target()).join(PROFILE).join("hectare"), work.path())?;
     let (pages, completions) = written_by(&command, work.path())?;
     let (shared, archive) = (PathBuf::new(), PathBuf::new());
     let built = Built { command: command.clone(), shared, archive, pages, completions };

@@ -52,10 +52,19 @@ impl Built {
             .map_err(|error| format!("libhectare_c.a: {error}"))?;
         let mut strip = need("strip").map_err(|skip| skip.to_string())?;
         step(strip.args(["--strip-debug", "--enable-deterministic-archives"]).arg(&archive))?;
-        let command = folder.join("hectare");
+        let command = stripped(&folder.join("hectare"), work)?;
         let (pages, completions) = written_by(&command, work)?;
         Ok(Self { command, shared: folder.join("libhectare_c.so"), archive, pages, completions })
     }
+}
+
+/// A copy of a command without symbols. Those of a package with settings of its own in a profile are left by cargo
+/// (1.95), whatever the profile says.
+pub(super) fn stripped(command: &Path, work: &Path) -> Result<PathBuf, String> {
+    let copy = work.join("hectare");
+    let mut strip = need("strip").map_err(|skip| skip.to_string())?;
+    step(strip.arg("--strip-all").arg("-o").arg(&copy).arg(command))?;
+    Ok(copy)
 }
 
 /// What a command writes of itself: the directories of manual pages and of completions.
