@@ -179,5 +179,5 @@ fn a_damaged_volume_is_mounted_for_reading() {
     let said = hectare(&[&["mount", "-o", "ro"], &bench.words(&["--superblock", "auto"])[..]].concat()).ok();
     assert!(said.err.contains("superblock of group 1"), "{}", said.err);
     assert!(fs::read(bench.dir.join("file")).unwrap() == content());
-    hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
+    bench.umount();
 }

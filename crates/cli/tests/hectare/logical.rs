@@ -130,7 +130,7 @@ fn a_volume_in_a_partition_is_named_found_and_mounted() {
     hectare(&[&["mount"][..], &named, &bench.words(&[])].concat()).ok();
     assert!(bench.dir.join("made").is_dir());
     fs::write(bench.dir.join("f"), vec![9; 1 << 20]).unwrap();
-    hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
+    bench.umount();
     assert!(hectare(&[&["cat"][..], &named, &[&format!("{disk}:/f")]].concat()).ok().out == vec![9; 1 << 20]);
     hectare(&[&["check"][..], &named, &[&disk]].concat()).ok();
     // Found, it is resized within its length as well; beyond that it is refused by name.
@@ -161,7 +161,7 @@ fn a_volume_on_two_files_is_mounted() {
     hectare(&[&["mount"][..], &named, &bench.words(&[])].concat()).ok();
     fs::write(bench.dir.join("f"), vec![9; 1 << 20]).unwrap();
     assert!(hectare(&["ls", "--lv", "vg/far", &two]).refused().contains("is using it"), "both are locked");
-    hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
+    bench.umount();
     assert!(hectare(&[&["cat"][..], &named, &[&format!("{one}:/f")]].concat()).ok().out == vec![9; 1 << 20]);
     hectare(&[&["check"][..], &named, &[&one]].concat()).ok();
 }

@@ -76,8 +76,8 @@ impl Bench {
         let _ = Command::new("umount").args(["-q", how]).arg(&self.dir).status();
     }
 
-    /// Unmounts, and returns when the image is closed.
-    fn umount(&self) {
+    /// Unmounts by our own command, which may be told that the directory is busy for the same reason.
+    pub(crate) fn umount(&self) {
         until(|| hectare(&["umount", self.dir.to_str().unwrap()]).code == Some(0));
     }
 

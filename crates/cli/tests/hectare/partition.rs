@@ -144,7 +144,7 @@ fn a_partition_is_mounted_by_its_number() {
         let before = copy_out(&bench.image, 0, 9 << 20);
         hectare(&[&["mount", "--partition", number][..], &bench.words(&[])].concat()).ok();
         fs::write(bench.dir.join("f"), vec![7; 1 << 20]).unwrap();
-        hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
+        bench.umount();
         let found = hectare(&["cat", "--partition", number, &format!("{image}:/f")]).ok();
         assert!(found.out == vec![7; 1 << 20], "{kind}");
         let after = copy_out(&bench.image, 0, 9 << 20);

@@ -187,7 +187,7 @@ fn files_of_a_mount_are_gathered_while_it_is_in_use() {
     drop(open);
     let again = hectare(&["defrag", "-n", dir]).ok();
     assert!(again.text().contains(" 0 of them scattered"), "{}", again.text());
-    hectare(&["umount", dir]).ok();
+    bench.umount();
     hectare_oracle::assert_clean(&bench.image).unwrap();
     let mut wanted = content;
     wanted[100_000..100_005].copy_from_slice(b"after");
@@ -302,7 +302,7 @@ fn free_space_of_a_mount_becomes_whole_while_it_is_in_use() {
         assert!(found == wanted("b", nr), "b/{nr}, which was open");
     }
     drop((rewritten, growing));
-    hectare(&["umount", dir]).ok();
+    bench.umount();
     hectare_oracle::assert_clean(&bench.image).unwrap();
     for nr in 0..60 {
         for dir in ["b", "d"] {
@@ -320,5 +320,5 @@ fn free_space_of_a_mount_with_clusters_is_left_by_name() {
     let dir = bench.dir.to_str().unwrap();
     hectare(&["mount", image, dir]).ok();
     assert!(hectare(&["defrag", "--free", dir]).refused().contains("bigalloc"));
-    hectare(&["umount", dir]).ok();
+    bench.umount();
 }
