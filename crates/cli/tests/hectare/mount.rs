@@ -76,7 +76,7 @@ impl Bench {
         let _ = Command::new("umount").args(["-q", how]).arg(&self.dir).status();
     }
 
-    /// Unmounts by our own command, which may be told that the directory is busy for the same reason.
+    /// Unmounts by our own command, which may find the directory busy for the same reason.
     pub(crate) fn umount(&self) {
         until(|| hectare(&["umount", self.dir.to_str().unwrap()]).code == Some(0));
     }
