@@ -43,7 +43,7 @@ fn readers_share_and_a_writer_is_alone() {
     assert!(error.is_busy());
     // Elsewhere the holder is not found out.
     let expected = if IS_LINUX {
-        "this program itself is using it; it is free when"
+        "this program itself is using it; close all handles"
     } else {
         "another program is using it"
     };

@@ -12,6 +12,7 @@
 
 mod dir_builder;
 mod file;
+mod made;
 mod metadata;
 mod open_options;
 mod read_dir;

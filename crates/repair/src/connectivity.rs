@@ -83,8 +83,7 @@ impl Work<'_> {
         if !root.has(InodeFlags::ENCRYPT) {
             return Ok(());
         }
-        let text =
-            "it was encrypted, and could not take what is lost: its names are as they lie on the device";
+        let text = "it was encrypted, so lost+found can't be in it: flag cleared, its names stay as stored";
         self.lost(What::Tree, Place::Inode(InodeNr::ROOT), text);
         root.set_flag(InodeFlags::ENCRYPT, false);
         self.put_slot(root)

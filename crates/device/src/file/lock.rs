@@ -88,8 +88,7 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
 fn in_use(holder: Option<Holder>) -> String {
     let who = match holder {
         Some(Holder::Own) => {
-            return "this program itself is using it; it is free when the last handle of it is closed, which \
-                    open files and listings are as well"
+            return "this program itself is using it; close all handles of it, open files and listings too"
                 .to_owned();
         }
         Some(Holder::Other(process)) => process,

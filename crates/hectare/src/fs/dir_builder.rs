@@ -1,10 +1,9 @@
 //! How a directory is made.
 
 use crate::error::Result;
-use crate::fs::metadata::mode_bits;
+use crate::fs::made::Made;
 use crate::path::VolumePath;
 use crate::volume::Volume;
-use hectare_engine::Creation;
 use std::io::ErrorKind;
 
 /// How a directory is made, as in `std`: a setter changes the options in place, and returns them for the next.
@@ -22,8 +21,7 @@ use std::io::ErrorKind;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DirBuilder {
     recursive: bool,
-    mode: Option<u32>,
-    owner: Option<(u32, u32)>,
+    made: Made,
 }
 
 impl DirBuilder {
@@ -42,13 +40,13 @@ impl DirBuilder {
 
     /// The permission bits of what is made.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
-        self.mode = Some(mode);
+        self.made.mode = Some(mode);
         self
     }
 
     /// Owner and group of what is made, instead of the volume's own.
     pub fn owner(&mut self, uid: u32, gid: u32) -> &mut Self {
-        self.owner = Some((uid, gid));
+        self.made.owner = Some((uid, gid));
         self
     }
 
@@ -77,9 +75,7 @@ impl DirBuilder {
     }
 
     fn make(&self, volume: &Volume, path: &[u8]) -> Result<()> {
-        let usual = volume.creation();
-        let (uid, gid) = self.owner.unwrap_or((usual.uid, usual.gid));
-        let creation = Creation { permissions: self.mode.map_or(usual.permissions, mode_bits), uid, gid };
+        let creation = self.made.creation(volume.creation());
         volume.engine().create_dir(path, creation).map(drop).map_err(|cause| volume.error(path, cause))
     }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::fs::File;
 use crate::fs::file::Access;
-use crate::fs::metadata::mode_bits;
+use crate::fs::made::Made;
 use crate::path::VolumePath;
 use crate::volume::Volume;
 use hectare_engine::{Creation, Error as Cause};
@@ -32,8 +32,7 @@ pub struct OpenOptions {
     truncate: bool,
     create: bool,
     create_new: bool,
-    mode: Option<u32>,
-    owner: Option<(u32, u32)>,
+    made: Made,
 }
 
 impl OpenOptions {
@@ -81,13 +80,13 @@ impl OpenOptions {
 
     /// The permission bits of a file that is made; 0644 if not given.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
-        self.mode = Some(mode);
+        self.made.mode = Some(mode);
         self
     }
 
     /// Owner and group of a file that is made, instead of the volume's own.
     pub fn owner(&mut self, uid: u32, gid: u32) -> &mut Self {
-        self.owner = Some((uid, gid));
+        self.made.owner = Some((uid, gid));
         self
     }
 
@@ -127,10 +126,9 @@ impl OpenOptions {
     /// The file, and whether it was made.
     fn find(&self, volume: &Volume, path: &[u8]) -> Result<(hectare_engine::OpenFile, bool), Cause> {
         let engine = volume.engine();
-        let creation = Creation {
-            permissions: self.mode.map_or(volume.creation().permissions & 0o666, mode_bits),
-            ..self.owner.map_or(volume.creation(), |(uid, gid)| Creation { uid, gid, ..volume.creation() })
-        };
+        let usual = volume.creation();
+        // That of a directory, without the right to search it.
+        let creation = self.made.creation(Creation { permissions: usual.permissions & 0o666, ..usual });
         if (self.create || self.create_new) && path.ends_with(b"/") {
             // No file is made there, and none that is there is opened, as in POSIX.
             let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
