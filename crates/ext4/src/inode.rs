@@ -177,10 +177,13 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Whether an inode has room for it: 12 bits for the major, 20 for the minor.
+    /// The largest that an inode has room for: 12 bits for the major, 20 for the minor.
+    pub const LARGEST: Self = Self { major: (1 << 12) - 1, minor: (1 << 20) - 1 };
+
+    /// Whether an inode has room for it.
     #[must_use]
     pub const fn fits(self) -> bool {
-        self.major < 1 << 12 && self.minor < 1 << 20
+        self.major <= Self::LARGEST.major && self.minor <= Self::LARGEST.minor
     }
 }
 

@@ -262,6 +262,21 @@ fn what_can_t_be_taken_is_refused_by_name() {
 }
 
 #[test]
+fn regression_a_device_that_an_inode_would_cut_is_refused() {
+    for (major, minor, fits) in [(4095, 1_048_575, true), (4096, 1, false), (1, 1_048_576, false)] {
+        let mut tar = Archive::default();
+        tar.entry(b'3', "null", "", &[]);
+        tar.bytes[329..337].copy_from_slice(format!("{major:07o}\0").as_bytes());
+        tar.bytes[337..345].copy_from_slice(format!("{minor:07o}\0").as_bytes());
+        Archive::checksum(&mut tar.bytes[..512]);
+        let built = Tree::build(tar.finish(), &Options::default());
+        let error = built.err().map(|error| error.to_string()).unwrap_or_default();
+        let expected = format!("null: an inode has no room for the device {major}:{minor}");
+        assert_eq!((error.is_empty(), error.contains(&expected)), (fits, !fits), "{error}");
+    }
+}
+
+#[test]
 fn truncated_and_foreign_bytes_are_told() {
     let mut tar = Archive::default();
     tar.file("a", &[b'x'; 2000]);

@@ -19,6 +19,7 @@ use crate::tree::{
     Arena, DENSE, FileData, HostFile, Meta, Node, NodeId, NodeKind, SegmentLists, SourceDevice, Xattr,
 };
 use hashbrown::HashTable;
+use hectare_ext4::inode::DeviceNumber;
 use hectare_host::Identity;
 use hectare_units::{low16, u64_of, usize_of};
 use std::borrow::Cow;
@@ -343,6 +344,7 @@ impl<'o> Builder<'o> {
             (matches!(draft.kind, DraftKind::Directory), matches!(draft.kind, DraftKind::Symlink(_)));
         self.options.adjust(&mut meta, is_directory, is_symlink);
         self.count(path, &draft.kind)?;
+        self.check_device(path, &draft.kind)?;
         let kind = match draft.kind {
             DraftKind::Directory => NodeKind::Directory { first: 0, count: 0 },
             DraftKind::File { size, data, segments } => {
@@ -358,6 +360,20 @@ impl<'o> Builder<'o> {
         let node = self.node_of(kind, meta, xattrs);
         self.nodes.push(node);
         Ok(NodeId::new(id))
+    }
+
+    /// Refuses a number of a device that an inode would cut: archives have room for larger ones.
+    fn check_device(&self, path: &[u8], kind: &DraftKind) -> Result<(), Error> {
+        let (&DraftKind::CharDevice(major, minor) | &DraftKind::BlockDevice(major, minor)) = kind else {
+            return Ok(());
+        };
+        if (DeviceNumber { major, minor }).fits() {
+            return Ok(());
+        }
+        let DeviceNumber { major: majors, minor: minors } = DeviceNumber::LARGEST;
+        let reason =
+            format!("an inode has no room for the device {major}:{minor}, but up to {majors}:{minors}");
+        Err(self.refused(path, reason))
     }
 
     /// Adds to the total size, and compares it with the limit.
