@@ -26,7 +26,9 @@ fn it_is_a_device_over_any_kind_of_device() {
     for device in devices {
         let server = Ours::start(Arc::clone(&device), &socket, false);
         let client = open(&socket, "vol");
-        assert!(client.is_zeroed() && client.len() == len && !client.is_read_only());
+        // Other hosts don't say where the holes of a file are.
+        assert!(client.is_zeroed() || cfg!(hectare_portable), "{}", device.name());
+        assert!(client.len() == len && !client.is_read_only());
         behaves(&client, 1, 400, 1);
         let (mut ours, mut theirs) = (vec![0; 8 << 20], vec![1; 8 << 20]);
         client.read_at(Bytes::new(1234), &mut ours).unwrap();
