@@ -5,7 +5,7 @@
 //! keep the error and show it again.
 
 use crate::Span;
-use crate::os::{Errno, errno_of, linux_number};
+use crate::os::{Errno, linux_number, number_of};
 use hectare_units::Bytes;
 use std::fmt;
 use std::io;
@@ -90,6 +90,10 @@ pub enum Reason {
     ReadOnly,
     /// It is in use; the text says by what, as far as that can be found out, and what to do.
     Busy(String),
+    /// The device itself failed in a way that the host has no number for: of this kind, in its own words.
+    Own(io::ErrorKind, String),
+    /// The path names a directory.
+    IsADirectory,
     /// The path does not name a device; the text says what it is.
     NotADevice(&'static str),
     /// There is a file of this name, and it was not to be overwritten.
@@ -120,9 +124,12 @@ impl fmt::Display for Reason {
             Self::OutOfRange(size) => write!(f, "that is beyond its end, it has {size} bytes"),
             Self::EndsEarly => f.write_str("it became shorter while in use"),
             Self::ReadOnly => f.write_str("it was opened for reading only"),
-            Self::Busy(text) | Self::Remote(text) | Self::Origin(text) | Self::Taken(text) => {
-                f.write_str(text)
-            }
+            Self::Busy(text)
+            | Self::Remote(text)
+            | Self::Origin(text)
+            | Self::Taken(text)
+            | Self::Own(_, text) => f.write_str(text),
+            Self::IsADirectory => f.write_str("it is a directory"),
             Self::NotADevice(what) => f.write_str(what),
             Self::Damaged(how) => write!(f, "the disk image is damaged: {how}"),
             Self::Exists => f.write_str("it exists already"),
@@ -145,6 +152,42 @@ fn message(errno: i32) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
+/// What an error of the standard library says, on one line.
+fn reason_of(error: &io::Error) -> Reason {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match inner.map(Error::reason) {
+        // The length is that of the other device.
+        None | Some(Reason::OutOfRange(_)) => {}
+        Some(reason) => return reason.clone(),
+    }
+    match (error.raw_os_error(), error.kind()) {
+        (_, io::ErrorKind::UnexpectedEof) if error.get_ref().is_none() => Reason::EndsEarly,
+        (Some(number), _) => Reason::Io(number),
+        (None, kind) => Reason::Own(kind, error.to_string().replace('\n', " ")),
+    }
+}
+
+/// The kind that storage fails with if it says this one. Others would be taken for an answer about a file of the
+/// volume (that it is missing, or there already), or for a call to be repeated.
+fn told(kind: io::ErrorKind) -> io::ErrorKind {
+    use io::ErrorKind as Kind;
+    match kind {
+        Kind::StorageFull
+        | Kind::QuotaExceeded
+        | Kind::FileTooLarge
+        | Kind::ReadOnlyFilesystem
+        | Kind::PermissionDenied
+        | Kind::ResourceBusy
+        | Kind::Unsupported
+        | Kind::OutOfMemory
+        | Kind::TimedOut
+        | Kind::ConnectionRefused
+        | Kind::ConnectionReset
+        | Kind::StaleNetworkFileHandle => kind,
+        _ => Kind::Other,
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Detail {
     device: Arc<str>,
@@ -165,14 +208,13 @@ impl Error {
         Self(Box::new(Detail { device: device.into(), operation, span, reason }))
     }
 
-    /// A failure with an error of the standard library.
+    /// A failure with an error of the standard library, whose number, or words, are kept, and of kinds without a
+    /// number those that storage has: out of space, read-only, permission, connections. All others are EIO, or a
+    /// device's "not found" would be taken for a missing file. An error that was made of one of a device has that
+    /// one's reason.
     #[must_use]
     pub fn io(device: &str, operation: Operation, span: Option<Span>, error: &io::Error) -> Self {
-        let reason = match error.kind() {
-            io::ErrorKind::UnexpectedEof => Reason::EndsEarly,
-            _ => Reason::Io(errno_of(error).raw_os_error()),
-        };
-        Self::new(device, operation, span, reason)
+        Self::new(device, operation, span, reason_of(error))
     }
 
     /// A failure with the error of a bare system call.
@@ -222,6 +264,9 @@ impl Error {
     pub fn is_no_space(&self) -> bool {
         match self.0.reason {
             Reason::Io(n) => n == Errno::NOSPC.raw_os_error() || n == Errno::DQUOT.raw_os_error(),
+            Reason::Own(kind, _) => {
+                matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
             _ => false,
         }
     }
@@ -237,6 +282,8 @@ impl Error {
     pub fn raw_os_error(&self) -> i32 {
         let errno = match self.0.reason {
             Reason::Io(n) | Reason::Source(n) => return linux_number(n),
+            Reason::Own(kind, _) => return number_of(told(kind)),
+            Reason::IsADirectory => return number_of(io::ErrorKind::IsADirectory),
             Reason::OutOfRange(_)
             | Reason::EndsEarly
             | Reason::Remote(_)
@@ -292,44 +339,21 @@ fn known(errno: i32) -> io::ErrorKind {
 /// What a host with other numbers is asked for; `Other` for what is not in the list.
 #[cfg(any(test, not(target_os = "linux")))]
 fn listed(errno: i32) -> io::ErrorKind {
-    match errno {
-        1 | 13 => io::ErrorKind::PermissionDenied,
-        2 => io::ErrorKind::NotFound,
-        4 => io::ErrorKind::Interrupted,
-        11 => io::ErrorKind::WouldBlock,
-        12 => io::ErrorKind::OutOfMemory,
-        16 => io::ErrorKind::ResourceBusy,
-        17 => io::ErrorKind::AlreadyExists,
-        18 => io::ErrorKind::CrossesDevices,
-        20 => io::ErrorKind::NotADirectory,
-        21 => io::ErrorKind::IsADirectory,
-        22 => io::ErrorKind::InvalidInput,
-        26 => io::ErrorKind::ExecutableFileBusy,
-        27 => io::ErrorKind::FileTooLarge,
-        28 => io::ErrorKind::StorageFull,
-        30 => io::ErrorKind::ReadOnlyFilesystem,
-        31 => io::ErrorKind::TooManyLinks,
-        32 => io::ErrorKind::BrokenPipe,
-        36 => io::ErrorKind::InvalidFilename,
-        39 => io::ErrorKind::DirectoryNotEmpty,
-        38 | 95 => io::ErrorKind::Unsupported,
-        104 => io::ErrorKind::ConnectionReset,
-        110 => io::ErrorKind::TimedOut,
-        111 => io::ErrorKind::ConnectionRefused,
-        116 => io::ErrorKind::StaleNetworkFileHandle,
-        122 => io::ErrorKind::QuotaExceeded,
-        _ => io::ErrorKind::Other,
-    }
+    crate::os::KINDS
+        .iter()
+        .find(|(number, _)| *number == errno)
+        .map_or(io::ErrorKind::Other, |(_, kind)| *kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::{EIO, KINDS};
 
     #[cfg(target_os = "linux")]
     #[test]
     fn the_list_for_other_hosts_says_what_std_says_here() {
-        for errno in 1..134 {
+        for errno in (1..134).filter(|errno| *errno != 117) {
             let (ours, theirs) = (listed(errno), io::Error::from_raw_os_error(errno).kind());
             assert!(ours == theirs || ours == io::ErrorKind::Other, "{errno}: {ours:?}, {theirs:?}");
         }
@@ -347,6 +371,36 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_has_a_number_of_that_kind() {
+        for (_, kind) in KINDS {
+            assert_eq!(kind_of(number_of(kind)), kind);
+        }
+        assert_eq!(number_of(io::ErrorKind::Other), EIO);
+    }
+
+    #[test]
+    fn what_has_no_number_keeps_its_kind_and_its_words() {
+        let own = io::Error::new(io::ErrorKind::StorageFull, "the pool\nis full");
+        let error = Error::io("pool", Operation::Write, None, &own);
+        assert_eq!(error.to_string(), "pool: cannot write: the pool is full");
+        assert!(error.is_no_space());
+        assert_eq!(error.raw_os_error(), linux_number(Errno::NOSPC.raw_os_error()));
+        // One device made of another has the reason of that one, not its text once more.
+        let around = Error::io("mirror", Operation::Write, None, &io::Error::from(error));
+        assert_eq!(around.to_string(), "mirror: cannot write: the pool is full");
+        // What would be taken for an answer about a file, or tried again for ever.
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists, io::ErrorKind::Interrupted] {
+            let odd = Error::io("pool", Operation::Read, None, &io::Error::new(kind, "object gone"));
+            assert_eq!(
+                (odd.to_string().as_str(), odd.raw_os_error()),
+                ("pool: cannot read: object gone", EIO)
+            );
+        }
+        let other = Error::io("pool", Operation::Read, None, &io::Error::other("no quorum"));
+        assert_eq!((other.to_string().as_str(), other.raw_os_error()), ("pool: cannot read: no quorum", EIO));
+    }
+
+    #[test]
     fn one_line_names_device_place_and_reason() {
         let span = Span::new(Bytes::new(4096), Bytes::new(512));
         let error = Error::errno("disk.img", Operation::Write, Some(span), Errno::NOSPC);
@@ -355,7 +409,7 @@ mod tests {
             "disk.img: cannot write 512 bytes at byte 4096: No space left on device"
         );
         assert!(error.is_no_space());
-        let error = Error::new("disk.img", Operation::Open, None, Reason::NotADevice("it is a directory"));
+        let error = Error::new("disk.img", Operation::Open, None, Reason::IsADirectory);
         assert_eq!(error.to_string(), "disk.img: cannot open: it is a directory");
         assert!(!error.is_no_space());
     }

@@ -344,7 +344,7 @@ fn file_type(stat: &rustix::fs::Stat) -> FileType {
 /// What to say of a file that cannot be a device.
 fn not_a_device(kind: FileType) -> Reason {
     Reason::NotADevice(match kind {
-        FileType::Directory => "it is a directory",
+        FileType::Directory => return Reason::IsADirectory,
         FileType::CharacterDevice => "it is a character device",
         FileType::Fifo => "it is a pipe",
         FileType::Socket => "it is a socket",

@@ -81,6 +81,46 @@ pub fn native_number(linux: i32) -> i32 {
     portable::native_number(linux)
 }
 
+/// The first of Linux's numbers for that kind, EIO if it has none.
+pub(crate) fn number_of(kind: io::ErrorKind) -> i32 {
+    KINDS.iter().find(|(_, listed)| *listed == kind).map_or(EIO, |(number, _)| *number)
+}
+
+/// Linux's number of a device that failed.
+pub(crate) const EIO: i32 = 5;
+
+/// Linux's numbers and the kinds of `std` for them; where several have one kind, the first is the usual one.
+pub(crate) const KINDS: [(i32, io::ErrorKind); 28] = [
+    (13, io::ErrorKind::PermissionDenied),
+    (1, io::ErrorKind::PermissionDenied),
+    (2, io::ErrorKind::NotFound),
+    (4, io::ErrorKind::Interrupted),
+    (11, io::ErrorKind::WouldBlock),
+    (12, io::ErrorKind::OutOfMemory),
+    (16, io::ErrorKind::ResourceBusy),
+    (17, io::ErrorKind::AlreadyExists),
+    (18, io::ErrorKind::CrossesDevices),
+    (20, io::ErrorKind::NotADirectory),
+    (21, io::ErrorKind::IsADirectory),
+    (22, io::ErrorKind::InvalidInput),
+    (26, io::ErrorKind::ExecutableFileBusy),
+    (27, io::ErrorKind::FileTooLarge),
+    (28, io::ErrorKind::StorageFull),
+    (30, io::ErrorKind::ReadOnlyFilesystem),
+    (31, io::ErrorKind::TooManyLinks),
+    (32, io::ErrorKind::BrokenPipe),
+    (36, io::ErrorKind::InvalidFilename),
+    (39, io::ErrorKind::DirectoryNotEmpty),
+    (95, io::ErrorKind::Unsupported),
+    (38, io::ErrorKind::Unsupported),
+    (104, io::ErrorKind::ConnectionReset),
+    (110, io::ErrorKind::TimedOut),
+    (111, io::ErrorKind::ConnectionRefused),
+    (116, io::ErrorKind::StaleNetworkFileHandle),
+    (117, io::ErrorKind::InvalidData),
+    (122, io::ErrorKind::QuotaExceeded),
+];
+
 /// Strings of the host's as bytes: on Unix what they are, elsewhere UTF-8, extended for what is not Unicode (it
 /// is then a name that [`os_string`] refuses).
 pub trait OsStrExt {

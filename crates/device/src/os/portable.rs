@@ -135,21 +135,7 @@ pub(super) fn linux_number(errno: i32) -> i32 {
     if let Some((_, number)) = KNOWN.iter().find(|(known, _)| known.0 == errno) {
         return *number;
     }
-    match io::Error::from_raw_os_error(errno).kind() {
-        io::ErrorKind::NotFound => 2,
-        io::ErrorKind::PermissionDenied => 13,
-        io::ErrorKind::ResourceBusy => 16,
-        io::ErrorKind::AlreadyExists => 17,
-        io::ErrorKind::NotADirectory => 20,
-        io::ErrorKind::IsADirectory => 21,
-        io::ErrorKind::InvalidInput => 22,
-        io::ErrorKind::FileTooLarge => 27,
-        io::ErrorKind::StorageFull => 28,
-        io::ErrorKind::ReadOnlyFilesystem => 30,
-        io::ErrorKind::Unsupported => 95,
-        io::ErrorKind::QuotaExceeded => 122,
-        _ => 5,
-    }
+    super::number_of(io::Error::from_raw_os_error(errno).kind())
 }
 
 #[cfg(not(target_os = "linux"))]
