@@ -148,20 +148,20 @@ fn write_sparse(disk: &dyn Device, pending: &PendingFile, name: &str) -> Outcome
 }
 
 /// A file of zeros without a name in the directory for temporary files.
-fn nameless(size: Bytes) -> Outcome<FileDevice> {
+pub(crate) fn nameless(size: Bytes) -> Outcome<FileDevice> {
     let directory = std::env::temp_dir();
-    // Its name is never given: the pending file is dropped.
-    let pending = FileOptions::new().write(true).create_pending(
-        directory.join("hectare-disk"),
-        size,
-        Overwrite::Replace,
-    );
-    pending.and_then(|pending| pending.device().another()).map_err(|error| {
-        Failure::of(
-            format_args!("temporary file in {} (TMPDIR)", shown(directory.as_os_str().as_bytes())),
-            error,
-        )
+    FileOptions::new().write(true).create_nameless(&directory, size).map_err(|error| {
+        let place = shown(directory.as_os_str().as_bytes());
+        Failure::of(format_args!("temporary file in {place} (TMPDIR)"), error)
     })
+}
+
+/// The same, and a second handle of it.
+pub(crate) fn nameless_twice(size: Bytes) -> Outcome<(FileDevice, File)> {
+    let device = nameless(size)?;
+    let file = device.claim().and_then(|claim| borrowed(&claim).try_clone_to_owned());
+    let file = file.map_err(|error| Failure::of(device.name(), reason(&error)))?;
+    Ok((device, File::from(file)))
 }
 
 /// A UUID for an image: an arbitrary one, or one that only the given time determines.

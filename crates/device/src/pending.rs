@@ -3,7 +3,8 @@
 //!
 //! Invariant: dropping an unfinished one removes its hidden name, if it has one.
 
-use crate::{Device, Error, FileDevice, Operation, Overwrite, Reason, Result};
+use crate::{Device, Error, FileDevice, FileOptions, Operation, Overwrite, Reason, Result};
+use hectare_units::Bytes;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +19,10 @@ pub struct PendingFile {
     pub(crate) hidden: Option<PathBuf>,
     pub(crate) path: PathBuf,
     pub(crate) overwrite: Overwrite,
+    /// The file that is to be replaced, locked against writers.
+    pub(crate) replaced: Option<File>,
+    /// Whether files in use are none of its concern.
+    pub(crate) shared: bool,
 }
 
 impl PendingFile {
@@ -66,6 +71,82 @@ impl Drop for PendingFile {
         if let Some(hidden) = &self.hidden {
             // Nothing better can be done than to leave it.
             let _ = fs::remove_file(hidden);
+        }
+    }
+}
+
+/// Gives a new file the permissions of the one that it replaces, and its owner as far as this user may. Who could
+/// not read the old one can't read the new one: the bits of a group are for that group, and with an ACL they bound
+/// what it allows. Where either can't be kept, a group may do what everybody may. Set-ID bits are not kept.
+#[cfg(unix)]
+pub(crate) fn keep_permissions(new: &File, replaced: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    let old = fs::metadata(replaced)?;
+    let made = new.metadata()?;
+    if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+        // Only root may give files away, and others only to groups of theirs.
+        let _ = fchown(new, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(new, None, Some(old.gid())));
+    }
+    let group = new.metadata()?.gid() == old.gid();
+    let exact = acl::keep(new, replaced) && group;
+    let (all, everybody) = (old.mode() & 0o777, old.mode() & 0o007);
+    let mode = if exact { all } else { all & 0o707 | everybody << 3 };
+    let now = new.metadata()?.mode() & 0o777;
+    if now == mode {
+        return Ok(());
+    }
+    match new.set_permissions(fs::Permissions::from_mode(mode)) {
+        // Nobody may do more than before, or the host has no modes to keep.
+        Err(error) if now & !mode == 0 || error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        done => done,
+    }
+}
+
+/// Access ACLs, which only Linux's calls copy here.
+#[cfg(all(unix, not(all(target_os = "linux", not(hectare_portable)))))]
+mod acl {
+    pub(super) fn keep(_: &std::fs::File, _: &std::path::Path) -> bool {
+        true
+    }
+}
+
+/// Access ACLs.
+#[cfg(all(target_os = "linux", not(hectare_portable)))]
+mod acl {
+    use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr};
+    use rustix::io::Errno;
+    use std::fs::File;
+    use std::path::Path;
+
+    const NAME: &str = "system.posix_acl_access";
+    /// The most that Linux stores as a value.
+    const VALUE_MAX: usize = 1 << 16;
+
+    /// Gives a new file the ACL of the one that it replaces, or none; whether that worked.
+    pub(super) fn keep(new: &File, replaced: &Path) -> bool {
+        let mut value = vec![0; VALUE_MAX];
+        match getxattr(replaced, NAME, &mut value) {
+            Ok(len) => fsetxattr(new, NAME, &value[..len], XattrFlags::empty()).is_ok(),
+            // What the directory gives to new files is not kept either.
+            Err(Errno::NODATA) => matches!(fremovexattr(new, NAME), Ok(()) | Err(Errno::NODATA)),
+            Err(errno) => errno == Errno::OPNOTSUPP,
+        }
+    }
+}
+
+impl FileOptions {
+    /// Makes a file of `len` zeros in a directory that never has a name, or none that stays.
+    ///
+    /// # Errors
+    /// If the directory takes no file, or the host can't hold one of that length.
+    pub fn create_nameless(&self, directory: impl AsRef<Path>, len: Bytes) -> Result<FileDevice> {
+        loop {
+            let path = hidden_name(&directory.as_ref().join("nameless"));
+            match self.create_pending(path, len, Overwrite::Refuse) {
+                // A process that was killed left it.
+                Err(error) if *error.reason() == Reason::Exists => {}
+                made => return made?.device().another(),
+            }
         }
     }
 }

@@ -218,7 +218,8 @@ impl FileOptions {
     /// killed.
     ///
     /// # Errors
-    /// As [`FileOptions::create`], except that a file to be replaced may be in use: its users keep it.
+    /// As [`FileOptions::create`], except that a file to be replaced may be in use by readers, who keep it. One that
+    /// somebody writes to is refused, unless these options share it: what is written later would be lost.
     pub fn create_pending(
         &self,
         path: impl AsRef<Path>,
@@ -234,14 +235,48 @@ impl FileOptions {
             return Err(Error::new(&name, Operation::Create, None, reason));
         }
         self.refuse_direct(&name, Operation::Create)?;
+        let replaced = self.hold_replaced(path, &name, overwrite)?;
         // Through a symbolic link the file it leads to is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let (hidden, file) = under_hidden_name(&path, open_new)
             .map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
         // From here on dropping it removes the hidden name.
-        let mut pending = PendingFile { device: None, hidden: Some(hidden), path, overwrite };
+        let mut pending = PendingFile {
+            device: None,
+            hidden: Some(hidden),
+            path,
+            overwrite,
+            replaced,
+            shared: self.shared,
+        };
+        #[cfg(unix)]
+        if overwrite == Overwrite::Replace && pending.path.exists() {
+            let kept = crate::pending::keep_permissions(&file, &pending.path);
+            kept.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
+        }
         pending.device = Some(self.prepare(file, &name, len)?);
         Ok(pending)
+    }
+
+    /// Opens a file that is to be replaced, and keeps writers away from it. `None` if there is none, or it can't
+    /// be opened by this user.
+    fn hold_replaced(&self, path: &Path, name: &str, overwrite: Overwrite) -> Result<Option<File>> {
+        if overwrite == Overwrite::Refuse {
+            return Ok(None);
+        }
+        match File::open(path) {
+            Ok(file) if !self.shared => {
+                take_lock(&file, name, Operation::Create, false)?;
+                Ok(Some(file))
+            }
+            Ok(_) => Ok(None),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(Error::io(name, Operation::Create, None, &error)),
+        }
     }
 
     fn refuse_direct(&self, name: &str, operation: Operation) -> Result<()> {
@@ -276,14 +311,15 @@ fn check_kind(metadata: &fs::Metadata, name: &str, operation: Operation) -> Resu
     if metadata.is_file() {
         return Ok(());
     }
-    Err(Error::new(name, operation, None, Reason::NotADevice(kind_of(metadata.file_type()))))
+    let kind = metadata.file_type();
+    let reason = if kind.is_dir() { Reason::IsADirectory } else { Reason::NotADevice(kind_of(kind)) };
+    Err(Error::new(name, operation, None, reason))
 }
 
 #[cfg(unix)]
 fn kind_of(kind: fs::FileType) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
     match kind {
-        kind if kind.is_dir() => "it is a directory",
         kind if kind.is_char_device() => "it is a character device",
         kind if kind.is_fifo() => "it is a pipe",
         kind if kind.is_socket() => "it is a socket",
@@ -293,8 +329,8 @@ fn kind_of(kind: fs::FileType) -> &'static str {
 }
 
 #[cfg(not(unix))]
-fn kind_of(kind: fs::FileType) -> &'static str {
-    if kind.is_dir() { "it is a directory" } else { "it is not a regular file" }
+fn kind_of(_: fs::FileType) -> &'static str {
+    "it is not a regular file"
 }
 
 /// Takes the lock on a file, exclusive for a writer.
@@ -357,7 +393,12 @@ impl PendingFile {
     pub(crate) fn give_name(&mut self, _: &FileDevice) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return Ok(()) };
         match self.overwrite {
-            Overwrite::Replace => fs::rename(hidden, &self.path)?,
+            Overwrite::Replace => {
+                // Windows does not replace what is open.
+                let held = self.replaced.take().filter(|_| !self.shared && !cfg!(windows));
+                fs::rename(hidden, &self.path)?;
+                drop(held);
+            }
             Overwrite::Refuse => match fs::hard_link(hidden, &self.path) {
                 // Dropping this value removes the hidden name.
                 Ok(()) => return Ok(()),

@@ -5,9 +5,9 @@
 
 use hectare_device::{Device, Error, FileDevice, FileOptions, Overwrite, Reason};
 use hectare_units::Bytes;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -272,6 +272,92 @@ fn publishing_replaces_only_when_told_even_at_the_last_moment() {
     assert_eq!(names_in(dir.path()).len(), 2);
 }
 
+/// What is written to a file that has no name any more is lost.
+#[test]
+fn regression_a_file_that_is_being_written_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    fs::write(&path, b"in use").unwrap();
+    let replace = || FileOptions::new().create_pending(&path, LEN, Overwrite::Replace);
+    let reader = open(&path).unwrap();
+    drop(replace().unwrap());
+    drop(reader);
+    let writer = open_to_write(&path).unwrap();
+    assert!(error_of(replace()).is_busy());
+    drop(writer);
+    let pending = replace().unwrap();
+    assert!(error_of(open_to_write(&path)).is_busy(), "it is about to be replaced");
+    open(&path).unwrap();
+    drop(pending.publish().unwrap());
+    assert_eq!(fs::metadata(&path).unwrap().len(), LEN.get());
+    open_to_write(&path).unwrap();
+}
+
+#[test]
+fn regression_a_writer_that_waited_gets_the_file_that_has_the_name_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    fs::write(&path, b"old").unwrap();
+    let pending = FileOptions::new().create_pending(&path, LEN, Overwrite::Replace).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| open_to_write(&path).unwrap().write_at(Bytes::ZERO, b"new").unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        drop(pending.publish().unwrap());
+        waiting.join().unwrap();
+    });
+    assert_eq!(fs::read(&path).unwrap()[..3], *b"new");
+}
+
+#[test]
+fn regression_what_took_the_name_meanwhile_is_not_replaced_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    let pending = FileOptions::new().create_pending(&path, LEN, Overwrite::Replace).unwrap();
+    let newcomer = FileOptions::new().create(&path, Bytes::new(100), Overwrite::Refuse).unwrap();
+    assert!(error_of(pending.publish()).is_busy());
+    newcomer.write_at(Bytes::ZERO, b"kept").unwrap();
+    assert_eq!(fs::read(&path).unwrap()[..4], *b"kept");
+    assert_eq!(names_in(dir.path()), ["disk.img"]);
+}
+
+/// With an ACL the bits of the group bound what it allows.
+#[test]
+fn regression_a_file_keeps_its_acl_when_it_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    fs::write(&path, b"secret").unwrap();
+    // Version 2; owner rw, user 71000 rw, group none, mask rw, others none (linux/posix_acl_xattr.h).
+    let entries =
+        [(1_u16, 6_u16, u32::MAX), (2, 6, 71_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let mut acl = 2_u32.to_le_bytes().to_vec();
+    for (tag, may, id) in entries {
+        acl.extend([&tag.to_le_bytes()[..], &may.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    let name = "system.posix_acl_access";
+    if !IS_LINUX || rustix::fs::setxattr(&path, name, &acl, rustix::fs::XattrFlags::empty()).is_err() {
+        eprintln!("skipped: regression_a_file_keeps_its_acl_when_it_is_replaced: no ACLs here");
+        return;
+    }
+    drop(FileOptions::new().create_pending(&path, LEN, Overwrite::Replace).unwrap().publish().unwrap());
+    let mut kept = vec![0; 200];
+    let len = rustix::fs::getxattr(&path, name, &mut kept).unwrap();
+    assert_eq!((&kept[..len], fs::metadata(&path).unwrap().mode() & 0o777), (&acl[..], 0o660));
+}
+
+#[test]
+fn regression_a_private_file_is_private_when_it_was_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    fs::write(&path, b"secret").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    let owner = if rustix::process::geteuid().is_root() { 7 } else { fs::metadata(&path).unwrap().uid() };
+    std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+    let pending = FileOptions::new().create_pending(&path, LEN, Overwrite::Replace).unwrap();
+    drop(pending.publish().unwrap());
+    let made = fs::metadata(&path).unwrap();
+    assert_eq!((made.len(), made.mode() & 0o7777, made.uid()), (LEN.get(), 0o600, owner));
+}
+
 #[test]
 fn an_open_file_can_be_used_as_it_is() {
     let file = tempfile::tempfile().unwrap();
@@ -352,6 +438,7 @@ fn a_mounted_volume_is_refused_by_device_and_by_image() {
     assert!(error.is_busy());
     let expected = format!("losetup -d {}", mounted.loop_device);
     assert!(error.to_string().ends_with(&expected), "{error}");
+    assert!(error_of(FileOptions::new().create_pending(&image, LEN, Overwrite::Replace)).is_busy());
     open(&image).unwrap();
     assert!(Command::new("umount").arg(mounted.point()).status().unwrap().success());
     open_to_write(&mounted.loop_device).unwrap();

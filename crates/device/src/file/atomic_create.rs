@@ -10,16 +10,17 @@
 
 use super::FileDevice;
 use super::options::{check_replaceable, new_mode, open_error};
-use super::place;
+use super::{lock, place};
 use crate::file_options::{FileOptions, Overwrite};
-use crate::pending::{PendingFile, parent_of, under_hidden_name};
-use crate::{Error, Operation, Reason, Result};
+use crate::pending::{PendingFile, keep_permissions, parent_of, under_hidden_name};
+use crate::{Device, Error, Operation, Reason, Result};
 use hectare_units::Bytes;
-use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 impl FileOptions {
@@ -27,7 +28,8 @@ impl FileOptions {
     /// [`published`](PendingFile::publish), and disappears if that never happens.
     ///
     /// # Errors
-    /// As [`FileOptions::create`], except that a file to be replaced may be in use: its users keep it.
+    /// As [`FileOptions::create`], except that a file to be replaced may be in use by readers, who keep it. One that
+    /// somebody writes to is refused, unless these options share it: what is written later would be lost.
     pub fn create_pending(
         &self,
         path: impl AsRef<Path>,
@@ -52,15 +54,19 @@ impl PendingFile {
             let reason = Reason::NotADevice("that is no name for a file");
             return Err(Error::new(&name, Operation::Create, None, reason));
         }
+        let replaces = overwrite == Overwrite::Replace && path.exists();
+        let replaced = if replaces && !options.shared { hold(path, &name)? } else { None };
         // Through a symbolic link the file it leads to is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let fail = |errno| open_error(&name, Operation::Create, errno);
         let flags = options.clone().write(true).flags();
-        let (file, hidden) = match rustix::fs::open(parent_of(&path), flags | OFlags::TMPFILE, new_mode()) {
+        // Nobody can open it before it has the permissions of the other.
+        let mode = if replaces { Mode::from_raw_mode(0o600) } else { new_mode() };
+        let (file, hidden) = match rustix::fs::open(parent_of(&path), flags | OFlags::TMPFILE, mode) {
             Ok(file) => (file, None),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
-                let make = |hidden: &Path| Ok(rustix::fs::open(hidden, flags, new_mode())?);
+                let make = |hidden: &Path| Ok(rustix::fs::open(hidden, flags, mode)?);
                 let made = under_hidden_name(&path, make);
                 let (hidden, file) =
                     made.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
@@ -69,8 +75,13 @@ impl PendingFile {
             Err(errno) => return Err(fail(errno)),
         };
         // From here on dropping it removes the hidden name.
-        let mut pending = Self { device: None, hidden, path, overwrite };
-        pending.device = Some(options.prepare(file.into(), &name, len)?);
+        let mut pending = Self { device: None, hidden, path, overwrite, replaced, shared: options.shared };
+        let file = File::from(file);
+        if replaces {
+            let kept = keep_permissions(&file, &pending.path);
+            kept.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
+        }
+        pending.device = Some(options.prepare(file, &name, len)?);
         Ok(pending)
     }
 
@@ -84,13 +95,52 @@ impl PendingFile {
             let (hidden, ()) = under_hidden_name(&self.path, |hidden| Ok(link(device, hidden)?))?;
             self.hidden = Some(hidden);
         }
-        let Some(hidden) = &self.hidden else { return Err(Errno::NOENT.into()) };
+        let Some(hidden) = self.hidden.clone() else { return Err(Errno::NOENT.into()) };
         match self.overwrite {
-            Overwrite::Refuse => rename_new(hidden, &self.path)?,
-            Overwrite::Replace => rustix::fs::rename(hidden, &self.path)?,
+            Overwrite::Refuse => rename_new(&hidden, &self.path)?,
+            Overwrite::Replace => self.rename_over(&hidden, device.name())?,
         }
         self.hidden = None;
         Ok(())
+    }
+
+    /// Renames to the final name. The file that has it now may be another one than that at the beginning.
+    fn rename_over(&mut self, hidden: &Path, name: &str) -> io::Result<()> {
+        let held = self.replaced.take();
+        let is_other = match (held.as_ref().map(File::metadata).transpose()?, fs::metadata(&self.path)) {
+            (Some(held), Ok(now)) => (held.dev(), held.ino()) != (now.dev(), now.ino()),
+            (None, Ok(_)) => !self.shared,
+            (_, Err(_)) => false,
+        };
+        let other = if is_other { hold(&self.path, name)? } else { None };
+        match rustix::fs::rename(hidden, &self.path) {
+            // Some network file systems don't replace what is open.
+            Err(_) if held.is_some() || other.is_some() => {
+                drop((held, other));
+                Ok(rustix::fs::rename(hidden, &self.path)?)
+            }
+            renamed => Ok(renamed?),
+        }
+    }
+}
+
+/// Opens a file that is to be replaced, and keeps writers away from it. `None` if there is none, or this user may
+/// not open it.
+fn hold(path: &Path, name: &str) -> Result<Option<File>> {
+    let fail = |error: &io::Error| Error::io(name, Operation::Create, None, error);
+    // A pipe that took the name meanwhile would wait for its other end.
+    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()) {
+        Ok(file) => {
+            let file = File::from(file);
+            lock::take_to_replace(&file, name)?;
+            Ok(Some(file))
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::ACCESS | Errno::PERM) => {
+            let meta = fs::metadata(path).map_err(|error| fail(&error))?;
+            lock::refuse_writing_loop(&meta, name).map(|()| None)
+        }
+        Err(errno) => Err(fail(&errno.into())),
     }
 }
 
@@ -119,7 +169,15 @@ mod tests {
     fn with_hidden_name(path: &Path, overwrite: Overwrite) -> PendingFile {
         let (hidden, ()) = under_hidden_name(path, |hidden| fs::write(hidden, b"new")).unwrap();
         let device = FileOptions::new().write(true).open(&hidden).unwrap();
-        PendingFile { device: Some(device), hidden: Some(hidden), path: path.to_owned(), overwrite }
+        let path = path.to_owned();
+        PendingFile {
+            device: Some(device),
+            hidden: Some(hidden),
+            path,
+            overwrite,
+            replaced: None,
+            shared: false,
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //!
 //! A taken lock is retried only for a moment. The lock does not see the kernel itself: a loop device on the
 //! image takes no lock, yet writing to a mounted image behind the kernel's back destroys it. So a writer also
-//! checks for a loop device on the file. Loop devices of our own mounts are ignored: nothing goes through
-//! them, and the server of such a mount has the lock.
+//! checks for a loop device on the file, and so does who replaces it. Loop devices of our own mounts are
+//! ignored: nothing goes through them, and the server of such a mount has the lock.
 //!
 //! Finding the holder reads `/proc/PID/fdinfo` and `/sys/block`; where those are missing or hidden, as those
 //! of other users are, the message is less exact, nothing more.
@@ -81,7 +81,27 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
         Err(Refused::Failed(error)) if is_unsupported(&error) => {}
         Err(Refused::Failed(error)) => return Err(Error::io(name, operation, None, &error)),
     }
-    if write { refuse_loop(file, name, operation) } else { Ok(()) }
+    if !write {
+        return Ok(());
+    }
+    let meta = file.metadata().map_err(|error| Error::io(name, operation, None, &error))?;
+    refuse_loop(&meta, name, operation, Loops::Any)
+}
+
+/// Takes the lock of a reader on a file that another one is to replace, which refuses one that somebody writes to:
+/// qemu's claims are believed as by a writer, and a loop device counts that writes.
+pub(super) fn take_to_replace(file: &File, name: &str) -> Result<()> {
+    take(file, name, Operation::Create, false)?;
+    if is_claimed_by_writer(file) {
+        return Err(Error::new(name, Operation::Create, None, Reason::Busy(in_use(None))));
+    }
+    let meta = file.metadata().map_err(|error| Error::io(name, Operation::Create, None, &error))?;
+    refuse_loop(&meta, name, Operation::Create, Loops::Writing)
+}
+
+/// Refuses a file that is to be replaced and can't be opened, if a loop device writes to it.
+pub(super) fn refuse_writing_loop(meta: &fs::Metadata, name: &str) -> Result<()> {
+    refuse_loop(meta, name, Operation::Create, Loops::Writing)
 }
 
 /// That a file is in use, by whom, and what to do.
@@ -188,14 +208,22 @@ fn is_unsupported(error: &io::Error) -> bool {
     known.contains(&error.raw_os_error())
 }
 
-fn refuse_loop(file: &File, name: &str, operation: Operation) -> Result<()> {
+/// Which loop devices count.
+#[derive(Clone, Copy, PartialEq)]
+enum Loops {
+    Any,
+    /// Those that are not read-only.
+    Writing,
+}
+
+fn refuse_loop(meta: &fs::Metadata, name: &str, operation: Operation, which: Loops) -> Result<()> {
     for _ in 1..LOOP_TRIES {
-        if loop_device(file).is_none() {
+        if loop_device(meta, which).is_none() {
             return Ok(());
         }
         std::thread::sleep(LOOP_PAUSE);
     }
-    let Some(device) = loop_device(file) else { return Ok(()) };
+    let Some(device) = loop_device(meta, which) else { return Ok(()) };
     let busy = format!(
         "the kernel uses it as /dev/{device}; unmount it, or detach it with losetup -d /dev/{device}"
     );
@@ -203,15 +231,16 @@ fn refuse_loop(file: &File, name: &str, operation: Operation) -> Result<()> {
 }
 
 /// The loop device that sits on the file, such as `loop3`.
-fn loop_device(file: &File) -> Option<String> {
-    let ours = file.metadata().ok()?;
+fn loop_device(ours: &fs::Metadata, which: Loops) -> Option<String> {
     let entries = fs::read_dir("/sys/block").ok()?;
     entries.filter_map(std::result::Result::ok).find_map(|entry| {
         let device = entry.file_name().into_string().ok().filter(|device| device.starts_with("loop"))?;
         let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
         let theirs = fs::metadata(PathBuf::from(backing.trim_end_matches('\n'))).ok()?;
         let is_it = theirs.dev() == ours.dev() && theirs.ino() == ours.ino();
-        (is_it && !is_own_key(&device)).then_some(device)
+        let counts = which == Loops::Any
+            || fs::read_to_string(entry.path().join("ro")).is_ok_and(|text| text.trim() == "0");
+        (is_it && counts && !is_own_key(&device)).then_some(device)
     })
 }
 
@@ -293,7 +322,20 @@ fn is_lock(line: &str, place: &str, bytes: Range) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTE, Range, is_lock, may_write};
+    use super::{BYTE, F_RDLCK, Range, is_lock, may_write, set, take_to_replace};
+    use std::fs::File;
+
+    /// A machine of another user's is not seen, but its claim is.
+    #[test]
+    fn regression_a_claim_of_qemu_keeps_a_file_from_being_replaced() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let claim = File::open(&path).unwrap();
+        assert!(set(&claim, F_RDLCK, Range::of(101)).is_ok());
+        let replaced = || take_to_replace(&File::open(&path).unwrap(), "image");
+        assert!(replaced().is_err_and(|error| error.is_busy()));
+        drop(claim);
+        replaced().unwrap();
+    }
 
     #[test]
     fn a_lock_is_known_by_its_place_and_range() {

@@ -26,22 +26,32 @@ impl FileOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<FileDevice> {
         let path = path.as_ref();
         let name = path.to_string_lossy();
-        let fail = |errno| open_error(&name, Operation::Open, errno);
+        loop {
+            let file = self.open_locked(path, &name)?;
+            if self.shared || !self.write || leads_to(path, &file) {
+                self.bypass_cache(&file, &name, Operation::Open)?;
+                return FileDevice::from_file(file, &name);
+            }
+        }
+    }
+
+    /// Opens what a path leads to, and takes its lock.
+    fn open_locked(&self, path: &Path, name: &str) -> Result<File> {
+        let fail = |errno| open_error(name, Operation::Open, errno);
         let stat = rustix::fs::stat(path).map_err(fail)?;
         let mut flags = self.flags();
         match file_type(&stat) {
             FileType::RegularFile => {}
             FileType::BlockDevice if self.shared => {}
             FileType::BlockDevice => flags |= OFlags::EXCL,
-            other => return Err(Error::new(&name, Operation::Open, None, not_a_device(other))),
+            other => return Err(Error::new(name, Operation::Open, None, not_a_device(other))),
         }
         let opened = lock::patiently(|| rustix::fs::open(path, flags, Mode::empty()), |e| *e == Errno::BUSY);
         let file = File::from(opened.map_err(fail)?);
         if !self.shared && file_type(&rustix::fs::fstat(&file).map_err(fail)?) == FileType::RegularFile {
-            lock::take(&file, &name, Operation::Open, self.write)?;
+            lock::take(&file, name, Operation::Open, self.write)?;
         }
-        self.bypass_cache(&file, &name, Operation::Open)?;
-        FileDevice::from_file(file, &name)
+        Ok(file)
     }
 
     /// Makes a new sparse file of `len` zeros, open for writing whatever these options say. It has its name
@@ -67,12 +77,15 @@ impl FileOptions {
                 *device.unsynced_dir.get_mut() = parent_dir(path);
                 Ok(device)
             }
-            Err(Errno::EXIST) => {
+            Err(Errno::EXIST) => loop {
                 check_replaceable(path, &name, overwrite)?;
                 let fail = |errno| open_error(&name, Operation::Create, errno);
                 let file = rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?;
-                self.prepare(file.into(), &name, len)
-            }
+                let device = self.prepare(file.into(), &name, len)?;
+                if self.shared || leads_to(path, &device.file) {
+                    return Ok(device);
+                }
+            },
             Err(errno) => Err(open_error(&name, Operation::Create, errno)),
         }
     }
@@ -128,6 +141,15 @@ impl FileOptions {
         device.zeroed = true;
         debug_assert_eq!(device.len(), len);
         Ok(device)
+    }
+}
+
+/// Whether a path still leads to a file: while a writer waited for the lock, another file may have taken the name,
+/// and what is written to the old one is lost. A path that leads nowhere has no better one.
+fn leads_to(path: &Path, file: &File) -> bool {
+    match (rustix::fs::stat(path), rustix::fs::fstat(file)) {
+        (Ok(now), Ok(opened)) => (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino),
+        _ => true,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::command::mkfs;
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, whole_device};
 use crate::name::shown;
-use crate::new_disk::{Kind, NewDisk};
+use crate::new_disk::{Kind, NewDisk, nameless_twice};
 use crate::os;
 use crate::output::reason;
 use crate::partition_args::Part;
@@ -127,14 +127,7 @@ pub(super) enum Goal {
 
 impl Goal {
     fn nameless(size: Bytes) -> Outcome<Self> {
-        let directory = std::env::temp_dir();
-        let name = format!("temporary file in {} (TMPDIR)", shown(directory.as_os_str().as_bytes()));
-        let made = tempfile::tempfile_in(directory).and_then(|file| {
-            file.set_len(size.get())?;
-            Ok((file.try_clone()?, file))
-        });
-        let (file, copy) = made.map_err(|error| Failure::of(&name, reason(&error)))?;
-        let device = FileDevice::from_file(file, &name).map_err(device_failed)?;
+        let (device, copy) = nameless_twice(size)?;
         Ok(Self::Nameless(Box::new(device), copy))
     }
 
@@ -160,9 +153,4 @@ impl Goal {
             }
         }
     }
-}
-
-#[allow(clippy::needless_pass_by_value)] // shaped for map_err
-fn device_failed(error: hectare_device::Error) -> Failure {
-    Failure::Line(error.to_string())
 }

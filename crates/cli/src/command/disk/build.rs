@@ -3,7 +3,7 @@
 use super::super::build::volume_source;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
-use crate::new_disk::{Kind, NewDisk};
+use crate::new_disk::{Kind, NewDisk, nameless_twice};
 use crate::output::{Output, reason};
 use crate::progress::Progress;
 use crate::reproducible::epoch;
@@ -169,7 +169,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let disk = Disk::plan(spec, &env).map_err(failed)?;
     let progress = Progress::new("writing");
     let made = if arguments.is_stdout() {
-        let (device, file) = nameless(disk.size())?;
+        let (device, file) = nameless_twice(disk.size())?;
         let made = disk.write(&device, &progress).map_err(failed)?;
         drop(progress);
         to_stdout(file)?;
@@ -208,19 +208,6 @@ fn root_hashes(arguments: &Arguments, made: &Made, overwrite: Overwrite) -> Outc
         files.push(file);
     }
     Ok(files)
-}
-
-/// A file without a name, and a second handle of it.
-fn nameless(size: Bytes) -> Outcome<(hectare_device::FileDevice, File)> {
-    let directory = std::env::temp_dir();
-    let name = format!("temporary file in {} (TMPDIR)", shown(directory.as_os_str().as_bytes()));
-    // Its name is never given: the pending file is dropped.
-    let path = directory.join("hectare-disk");
-    let pending = FileOptions::new().write(true).create_pending(path, size, Overwrite::Replace);
-    let pending = pending.map_err(|error| Failure::of(&name, error))?;
-    let device = pending.device().another().map_err(device_failed)?;
-    let file = pending.device().claim().and_then(|claim| borrowed(&claim).try_clone_to_owned());
-    Ok((device, File::from(file.map_err(|error| Failure::of(&name, reason(&error)))?)))
 }
 
 fn to_stdout(mut disk: File) -> Outcome {
