@@ -4,6 +4,8 @@
 
 #[path = "library/beside_std.rs"]
 mod beside_std;
+#[path = "library/devices.rs"]
+mod devices;
 #[path = "library/examples.rs"]
 mod examples;
 #[path = "library/files.rs"]

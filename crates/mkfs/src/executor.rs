@@ -8,5 +8,5 @@ mod ends;
 mod writer;
 
 pub(crate) use chunks::each_chunk;
-pub(crate) use ends::{discard, seal, wipe};
+pub(crate) use ends::{discard, refuse_read_only, seal, wipe};
 pub(crate) use writer::{Out, Writer};

@@ -7,7 +7,7 @@
 
 use crate::error::Result;
 use crate::progress::{Run, Step};
-use hectare_device::Device;
+use hectare_device::{Device, Error, Operation, Reason};
 use hectare_ext4::superblock::UNFINISHED;
 use hectare_units::{Bytes, index_of};
 use hectare_xfs::superblock::copies;
@@ -32,6 +32,7 @@ const DISCARDS_MAX: u64 = 1024;
 ///
 /// Whatever the power does, an old XFS or ext4 volume is there as it was, or has no superblock.
 pub(crate) fn wipe(device: &dyn Device, zeroed: bool, superblock: Bytes) -> Result<()> {
+    refuse_read_only(device)?;
     if zeroed {
         return Ok(device.write_at(superblock, UNFINISHED)?);
     }
@@ -93,6 +94,14 @@ pub(crate) fn seal(device: &dyn Device, at: Bytes, superblock: &[u8]) -> Result<
     device.flush()?;
     device.write_at(at, superblock)?;
     device.flush()?;
+    Ok(())
+}
+
+/// A device of a caller may say that it is read only, and write all the same.
+pub(crate) fn refuse_read_only(device: &dyn Device) -> Result<()> {
+    if device.is_read_only() {
+        return Err(Error::new(device.name(), Operation::Write, None, Reason::ReadOnly).into());
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 
 use super::options::FormatOptions;
 use crate::error::{Error, Result};
+use crate::executor::refuse_read_only;
 use hectare_device::Device;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::raw;
@@ -42,6 +43,7 @@ pub struct JournalDeviceId {
 /// # Errors
 /// If the device is too small or too large for a log, or can't be written.
 pub fn make_journal_device(device: &dyn Device, options: &FormatOptions) -> Result<[u8; 16]> {
+    refuse_read_only(device)?;
     let size = options.block_size.unwrap_or(BLOCK_SIZE);
     let blocks = device.len().get() >> size.shift();
     if !BLOCKS.contains(&blocks) {
