@@ -9,7 +9,7 @@ use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
-use hectare_ext4::superblock::{SIZE, SuperBlock};
+use hectare_ext4::superblock::{SIZE, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_units::{u64_of, usize_of};
 use std::num::NonZeroUsize;
 
@@ -136,11 +136,24 @@ impl Scan<'_> {
             let device = self.volume.sb.raw().s_journal_dev.get();
             self.note_superblock(format!("it has an internal journal, but s_journal_dev is {device:#x}"));
         }
+        self.note_state();
         if needs_recovery && !self.volume.options.allow_recovery {
             self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");
         }
         self.leave_unjudged();
         finds_descriptors
+    }
+
+    /// Marks that keep writers away until a repair, or e2fsck, takes them off. They are no faults: `e2fsck -fn` ends
+    /// with 0.
+    fn note_state(&mut self) {
+        let sb = &self.volume.sb;
+        let (state, has_journal) = (sb.state(), sb.features().compat.contains(Compat::HAS_JOURNAL));
+        if state & STATE_ERROR != 0 {
+            self.note_superblock("it is marked as having errors".to_owned());
+        } else if state & STATE_VALID == 0 && !has_journal {
+            self.note_superblock("it was not cleanly closed".to_owned());
+        }
     }
 
     /// Notes something of the superblock.

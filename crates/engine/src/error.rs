@@ -42,7 +42,7 @@ pub enum Error {
     #[error("the directory is not empty")]
     NotEmpty,
     /// A name is longer than 255 bytes, or a symlink's target longer than a block.
-    #[error("the name is too long")]
+    #[error("a name is longer than 255 bytes, or the target of a symbolic link longer than a block")]
     NameTooLong,
     /// A size beyond what the format or the file's map can hold.
     #[error("the file would be larger than the format allows")]
@@ -69,6 +69,10 @@ pub enum Error {
     /// The directory can't take another name although there is space (htree limits).
     #[error("the directory's index is full")]
     DirectoryFull,
+    /// The volume may be read, but not written before it is repaired (`EUCLEAN`): it is marked as having errors,
+    /// was not closed and has no journal, or its superblock contradicts itself.
+    #[error("{0}: run hectare repair or e2fsck -fy on it before writing")]
+    NeedsRepair(String),
     /// The argument makes no sense.
     #[error("{0}")]
     Invalid(&'static str),
@@ -79,7 +83,10 @@ pub enum Error {
     #[error("no such attribute")]
     NoAttribute,
     /// The attribute does not fit the inode or its attribute block.
-    #[error("the attribute is too large for this volume")]
+    #[error(
+        "the attribute does not fit: those of a file share a block; with the feature ea_inode, each value has \
+         up to 65536 bytes"
+    )]
     AttributeTooLarge,
     /// The inode has the flag that forbids every change (`EPERM`).
     #[error("inode {0} is immutable (chattr -i takes the flag away)")]
@@ -197,7 +204,7 @@ impl Error {
             Self::NoAttribute => 61,
             Self::Unsupported(_) => 95,
             Self::Stale(_) => 116,
-            Self::Corrupt(_) => 117,
+            Self::Corrupt(_) | Self::NeedsRepair(_) => 117,
             Self::QuotaExceeded { .. } => 122,
         }
     }

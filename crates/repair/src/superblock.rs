@@ -398,6 +398,7 @@ impl Work<'_> {
     /// Fields that contradict each other.
     pub(crate) fn mend_superblock(&mut self) -> Result<(), Error> {
         self.mend_journal_number();
+        self.mend_state();
         self.mend_kept_blocks();
         self.mend_desc_size();
         self.mend_high_reserve();
@@ -490,6 +491,17 @@ impl Work<'_> {
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_journal_inum = JOURNAL.get().into());
         }
+    }
+
+    /// Takes off the marks that keep writers away; [`Work::write_superblock`] does, whatever else was wrong.
+    fn mend_state(&mut self) {
+        let (state, has_journal) = (self.sb.state(), self.sb.features().compat.contains(Compat::HAS_JOURNAL));
+        let was = match () {
+            () if state & STATE_ERROR != 0 => "it was marked as having errors",
+            () if state & STATE_VALID == 0 && !has_journal => "it was not cleanly closed",
+            () => return,
+        };
+        self.mended(What::Superblock, Place::Volume, format!("{was}: marked as clean"));
     }
 
     /// Writes the superblock with the counts, and the backups of it and of the descriptors if they are to

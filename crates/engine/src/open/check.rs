@@ -1,8 +1,7 @@
 //! Which volumes may be written.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::OpenOptions;
-use hectare_ext4::error::Unsupported;
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::superblock::{STATE_ERROR, STATE_VALID, SuperBlock};
 
@@ -12,7 +11,7 @@ pub(crate) fn check_writable(sb: &SuperBlock, options: &OpenOptions) -> Result<(
     let mut features = *sb.features();
     features.incompat.remove(Incompat::RECOVER);
     features.check_write()?;
-    let refuse = |what: &str| Err(Unsupported(format!("{what}: run e2fsck -fy on it before writing")).into());
+    let refuse = |what: &str| Err(Error::NeedsRepair(what.to_owned()));
     if sb.state() & STATE_ERROR != 0 && !options.with_errors {
         return refuse("the volume is marked as having errors");
     }
@@ -20,9 +19,7 @@ pub(crate) fn check_writable(sb: &SuperBlock, options: &OpenOptions) -> Result<(
         return refuse(&format!("the superblock is broken, {fault}"));
     }
     if sb.has_stray_journal_device() {
-        let what = "the superblock is broken, it names a journal inside and one outside: run hectare repair \
-                    on it before writing";
-        return Err(Unsupported(what.to_owned()).into());
+        return refuse("the superblock is broken, it names a journal inside and one outside");
     }
     // Without a journal, "not clean" means that an earlier writer was interrupted. With one it means nothing.
     if sb.state() & STATE_VALID == 0 && !sb.features().compat.contains(Compat::HAS_JOURNAL) {

@@ -103,7 +103,7 @@ fn after_a_failed_commit_nothing_more_is_written() {
         drop(volume);
         assert!(memory.to_vec() == before, "bytes changed after the failure");
         let again = Volume::open(Arc::clone(&memory) as Arc<dyn Device>, OpenOptions::default());
-        assert!(matches!(again, Err(Error::Unsupported(text)) if text.contains("marked as having errors")));
+        assert!(matches!(again, Err(Error::NeedsRepair(text)) if text.contains("marked as having errors")));
     }
 }
 

@@ -4,6 +4,7 @@ use crate::duplicates::content;
 use crate::structures::{Case, survey};
 use crate::trial::{e2fsck, watched};
 use hectare_device::{Device, MemoryDevice};
+use hectare_engine::{OpenOptions, Volume};
 use hectare_oracle::{debugfs_write, mke2fs, skip};
 use hectare_repair::Staged;
 use std::fs;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 const QUOTA: &[&str] = &["-t", "ext4", "-O", "quota,orphan_file"];
 
 /// What mke2fs makes, and what debugfs changes in it.
-const CASES: [(&[&str], &[&str]); 51] = [
+const CASES: [(&[&str], &[&str]); 52] = [
+    (&["-t", "ext4", "-b", "1024", "-J", "size=4"], &["sif <8> size 2097152"]),
     (&["-t", "ext3", "-b", "1024"], &["sif <8> bmap[700] 0"]),
     (&["-t", "ext2"], &["ssv journal_inum 8"]),
     (&["-t", "ext2"], &["write /dev/null f", "ssv journal_inum 12"]),
@@ -202,5 +204,35 @@ fn regression_the_lower_half_of_a_size_counts() {
         let after = e2fsck("-fn", &image);
         assert_eq!(after.code, Some(0), "{text:?}: {}", after.out);
         assert_eq!(content(&bytes, "f"), text.as_bytes(), "{text:?}");
+    }
+}
+
+/// The engine refuses to write to such a volume until it is repaired, and a repair found it sound.
+#[test]
+fn regression_marks_that_keep_writers_away_are_taken_off_a_sound_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    for (kind, state, note) in [
+        ("ext4", "ssv state 2", "marked as having errors"),
+        ("ext4", "ssv state 3", "marked as having errors"),
+        ("ext2", "ssv state 0", "not cleanly closed"),
+    ] {
+        let changed = mke2fs(&["-t", kind], &image, "16M").and_then(|_| debugfs_write(&image, &[state]));
+        if let Err(reason) = changed {
+            skip!("repair fields::regression_marks_that_keep_writers_away", reason);
+        }
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(&fs::read(&image).unwrap()));
+        let report = hectare_check::check(&*device, &hectare_check::Options::default()).unwrap();
+        assert!(
+            report.is_clean() && report.notes.iter().any(|found| found.to_string().contains(note)),
+            "{state}"
+        );
+        assert!(Volume::open(Arc::clone(&device), OpenOptions::default()).is_err(), "{state}");
+        let staged = Staged::new(device);
+        let done = watched(staged.overlay()).unwrap();
+        assert_eq!(done.mends.len(), 1, "{state}");
+        Volume::open(Arc::clone(staged.overlay()) as _, OpenOptions::default()).unwrap().close().unwrap();
+        fs::write(&image, crate::trial::bytes_of(&**staged.overlay())).unwrap();
+        assert_eq!(e2fsck("-fn", &image).code, Some(0), "{state}");
     }
 }
