@@ -1,21 +1,23 @@
-//! Damages volumes at random and repairs them, beside e2fsck: `cargo xtask repair [--sealed | --crash]
+//! Damages volumes at random and repairs them, beside e2fsck: `cargo xtask repair [--sealed | --odd | --crash]
 //! [--trials N] [--seed N] [--keep DIR]`.
 //!
 //! Runs the trials of the repair's own tests. Without a mode these are volumes of ten feature sets with some
 //! thousand files. `--sealed` takes small volumes of 26 kinds, and one of 5,000 files, and makes their
-//! checksums right after the damage. `--crash` looks at N states that a power cut leaves while a repair is
-//! written or taken back. The last line sums up; a volume that is not mended fails the job, and is left in
-//! the folder of `--keep`.
+//! checksums right after the damage. `--odd` takes the odd and broken images of the corpus. `--crash` looks at
+//! N states that a power cut leaves while a repair is written or taken back. The last line sums up; a volume
+//! that is not mended fails the job, and is left in the folder of `--keep`.
 
 use crate::steps::{cargo, parsed, shown, understood};
 
-const USAGE: &str = "usage: cargo xtask repair [--sealed | --crash] [--trials N] [--seed N] [--keep DIR]";
+const USAGE: &str =
+    "usage: cargo xtask repair [--sealed | --odd | --crash] [--trials N] [--seed N] [--keep DIR]";
 
 /// Which trials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Damaged,
     Sealed,
+    Odd,
     Crash,
 }
 
@@ -25,6 +27,7 @@ impl Mode {
         match self {
             Self::Damaged => "random::damaged_volumes_are_mended",
             Self::Sealed => "random::sealed_damage_is_mended",
+            Self::Odd => "random::damaged_odd_volumes_are_mended",
             Self::Crash => "crash::a_repair_survives_power_cuts",
         }
     }
@@ -46,6 +49,7 @@ impl Options {
             let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
             match *word {
                 "--sealed" => options.mode = Mode::Sealed,
+                "--odd" => options.mode = Mode::Odd,
                 "--crash" => options.mode = Mode::Crash,
                 "--trials" => options.trials = parsed(word, value()?)?,
                 "--seed" => options.seed = parsed(word, value()?)?,

@@ -65,6 +65,14 @@ impl Scan<'_> {
         Ok(true)
     }
 
+    /// No written block may lie behind the end of a file.
+    pub(crate) fn check_written_end(&mut self, nr: InodeNr, slot: RawInode<'_>, end: u64) {
+        let size = slot.size();
+        if end.saturating_sub(1) << self.volume.geometry().block_size.shift() > size {
+            self.tell_inode(nr, format!("its size is {size}, but written blocks extend to {end}"));
+        }
+    }
+
     /// The size of a file in blocks, rounded up; no more than a file can have.
     pub(crate) fn blocks_of(&self, slot: RawInode<'_>) -> u32 {
         let blocks = self.volume.geometry().block_size.blocks_for(Bytes::new(slot.size().min(1 << 47)));

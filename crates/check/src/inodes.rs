@@ -331,13 +331,8 @@ impl Scan<'_> {
         }
         let mapped = self.map_file(nr, slot)?;
         self.check_block_count(nr, slot, found, mapped.held.clusters);
-        let bits = self.volume.geometry().block_size.shift();
-        let (size, flags) = (slot.size(), slot.flags());
-        let orphan = self.orphans.contains(nr);
-        let past = mapped.written_end.saturating_sub(1) << bits > size && !flags.contains(InodeFlags::VERITY);
-        if past && !orphan {
-            let reason = format!("its size is {size}, but written blocks extend to {}", mapped.written_end);
-            self.tell_inode(nr, reason);
+        if !self.orphans.contains(nr) && !slot.flags().contains(InodeFlags::VERITY) {
+            self.check_written_end(nr, slot, mapped.written_end);
         }
         self.check_size_max(nr, slot);
         self.check_large(nr, slot);

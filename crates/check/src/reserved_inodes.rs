@@ -148,6 +148,7 @@ impl Scan<'_> {
     pub(crate) fn check_journal(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let mapped = self.map(nr, slot, true)?;
         self.check_block_count(nr, slot, &InodeAttributes::default(), mapped.held.clusters);
+        self.check_written_end(nr, slot, mapped.written_end);
         self.check_large(nr, slot);
         let blocks = u64::from(self.blocks_of(slot));
         let whole = self.blocks_without_hole(&mapped.runs);

@@ -91,7 +91,8 @@ pub struct Damaged {
 }
 
 /// Like [`read`], for what is left of a damaged log: copies that are wrong are left out, and so is everything
-/// from a transaction on. Fast commits, which come after all transactions, count only without that.
+/// from a transaction on. Fast commits, which come after all transactions, count only if no transaction is left
+/// out and they can be read.
 ///
 /// # Errors
 /// As [`read`], for what is not left out.
@@ -125,10 +126,11 @@ fn read_log(
     let Some(start) = clean.superblock.start() else { return Ok(clean) };
     let scanned = scan::scan(&reader, &clean.superblock, start, end)?;
     let blocks = replay::newest_copies(&reader, &clean.superblock, &scanned, volume, damaged.is_some())?;
-    let fast_commits = if damaged.is_some() {
+    let fast_commits = if end.is_some() {
         Vec::new()
     } else {
-        read_fast_commits(&reader, &clean.superblock, scanned.end)?
+        let read = read_fast_commits(&reader, &clean.superblock, scanned.end);
+        if damaged.is_some() { read.unwrap_or_default() } else { read? }
     };
     Ok(Recovery { blocks, end: scanned.end, head: scanned.head, fast_commits, ..clean })
 }
@@ -216,6 +218,15 @@ impl Recovery {
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.superblock.errno()
+    }
+
+    /// The superblock that says that no transaction is to be replayed, but that fast commits are: for a damaged log
+    /// whose copies were put in their places.
+    #[must_use]
+    pub fn replayed_superblock(&self) -> [u8; SUPERBLOCK_LEN] {
+        let mut superblock = self.superblock.clone();
+        superblock.set_tail(self.end, self.head);
+        superblock.render()
     }
 
     /// The superblock that says that everything is in its place, to be written at

@@ -80,9 +80,14 @@ impl Work<'_> {
     ) -> Result<(), Error> {
         let mut damage = damage;
         let has_fast = !recovery.fast_commits().is_empty();
+        if has_fast && damage.is_some() && recovery.apply(&*place.device, &**self.device).is_ok() {
+            // The engine takes no damaged log, but one without transactions.
+            place.device.write_at(recovery.superblock_offset(), &recovery.replayed_superblock())?;
+        }
         let whole = has_fast && self.replay_whole(place);
         if has_fast && !whole {
-            damage.get_or_insert_with(|| "its fast commits can't be replayed".to_owned());
+            let text = damage.map_or_else(String::new, |damage| format!("{damage}; "));
+            damage = Some(format!("{text}its fast commits can't be replayed"));
         }
         if !whole && let Err(error) = recovery.apply(&*place.device, &**self.device) {
             return self.give_up_log(&error.to_string());
@@ -191,6 +196,8 @@ impl Work<'_> {
             && !map.extents.iter().any(|extent| extent.unwritten);
         let fits = blocks >= BLOCKS_MIN && map.end() >= blocks;
         if sound && whole && fits {
+            // All of them are written, and none may lie behind its end.
+            let blocks = map.end();
             self.mend_plain_fields(&mut slot, &map);
             if slot.view().size() != blocks << self.geometry().block_size.shift() {
                 self.mended(What::Journal, place, format!("its size is made that of {blocks} blocks"));

@@ -4,7 +4,7 @@ use crate::trial::{Trial, e2fsck};
 use hectare_oracle::{corpus, skip, unpacked};
 
 /// Images that no repair makes sound, which is said without writing.
-const REFUSED: [&str; 2] = ["f_ext_journal", "j_ext_dumpe2fs"];
+pub(crate) const REFUSED: [&str; 2] = ["f_ext_journal", "j_ext_dumpe2fs"];
 /// Images of which e2fsck keeps an inode that is not the same here: the reasons are in
 /// `docs/benchmarks/repair.md`.
 const DIFFERENT: [&str; 6] = [
@@ -70,4 +70,24 @@ fn the_corpus_is_mended() {
     }
     assert!(bad.is_empty(), "not clean afterwards: {bad:?}");
     assert!(losing.is_empty(), "with losses: {losing:?}");
+}
+
+/// Of a log whose fast commits come after a transaction, one block of which is damaged, e2fsck keeps the fast commits.
+#[test]
+fn regression_fast_commits_behind_a_damaged_block_of_the_log_are_kept() {
+    const NAME: &str = "repair corpus::regression_fast_commits_behind_a_damaged_block";
+    /// In a copy of a directory's block in the log of that image: its checksum is wrong then.
+    const IN_LOG: usize = 39_948;
+    let images = match corpus() {
+        Ok(images) => images,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let packed = images.iter().find(|path| path.ends_with("j_recover_fast_commit.img.gz")).unwrap();
+    let mut bytes = unpacked(packed);
+    bytes[IN_LOG] ^= 2;
+    let folder = tempfile::tempdir().unwrap();
+    let trial = Trial::run(&bytes, folder.path());
+    assert!(trial.is_clean() && trial.lost.is_empty(), "{:?} {:?}", trial.repaired.err(), trial.lost);
+    let lost = trial.repaired.unwrap().mends.iter().flatten().filter(|mend| mend.loses).count();
+    assert_eq!(lost, 1, "only the damaged copy is given up");
 }

@@ -10,9 +10,7 @@ const SLOT: usize = 160;
 /// Damages an image, and says how.
 pub(crate) fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
     // Most of an image is file data; what is damaged shall be something else.
-    let blocks: Vec<usize> = (0..bytes.len() / BLOCK)
-        .filter(|at| bytes[at * BLOCK..(at + 1) * BLOCK].iter().any(|byte| *byte != 0))
-        .collect();
+    let blocks = used_blocks(bytes);
     let early = &blocks[..blocks.len() / 3];
     let place = |random: &mut Random| {
         let list = if random.below(4) == 0 { &blocks[..] } else { early };
@@ -56,6 +54,12 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
     }
 }
 
+/// The blocks that hold something, in order.
+fn used_blocks(bytes: &[u8]) -> Vec<usize> {
+    let used = |at: &usize| bytes[at * BLOCK..(at + 1) * BLOCK].iter().any(|byte| *byte != 0);
+    (0..bytes.len() / BLOCK).filter(used).collect()
+}
+
 /// Damages an image and makes its checksums right, so that only what the structures say can be wrong.
 pub(crate) fn sealed_damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
     let how = if random.below(2) == 0 { damage_inodes(bytes, random) } else { damage(bytes, random) };
@@ -73,14 +77,58 @@ fn damage_inodes(bytes: &mut [u8], random: &mut Random) -> String {
     for _ in 0..count {
         let at = slots[random.index_below(slots.len())] + random.index_below(SLOT);
         let Some(old) = bytes.get(at).copied() else { continue };
-        bytes[at] = match random.below(4) {
-            0 => 0,
-            1 => 0xff,
-            2 => old ^ 1 << random.below(8),
-            _ => byte(random),
-        };
+        bytes[at] = changed(old, random);
     }
     format!("{count} bytes of inodes")
+}
+
+/// Changes some bytes, words and blocks of an image, most of them among the first that hold something. Without
+/// checksums each change is one that a repair has to judge.
+pub(crate) fn sprinkled_damage(bytes: &mut [u8], random: &mut Random) -> String {
+    let blocks = used_blocks(bytes);
+    let early = &blocks[..blocks.len().min(40.max(blocks.len() / 2))];
+    let count = [1, 2, 4, 8, 16, 40][random.index_below(6)];
+    for _ in 0..count {
+        let at = early[random.index_below(early.len())] * BLOCK;
+        match random.below(10) {
+            0 => bytes[at..at + BLOCK].fill(0),
+            1 => {
+                let from = blocks[random.index_below(blocks.len())] * BLOCK;
+                bytes.copy_within(from..from + BLOCK, at);
+            }
+            2 | 3 => {
+                let word = at + 4 * random.index_below(BLOCK / 4);
+                bytes[word..word + 4].copy_from_slice(&extreme(random).to_le_bytes());
+            }
+            _ => {
+                let set: Vec<usize> = (at..at + BLOCK).filter(|at| bytes[*at] != 0).collect();
+                let anywhere = set.is_empty() || random.below(5) == 0;
+                let at = if anywhere {
+                    at + random.index_below(BLOCK)
+                } else {
+                    set[random.index_below(set.len())]
+                };
+                bytes[at] = changed(bytes[at], random);
+            }
+        }
+    }
+    format!("{count} places")
+}
+
+/// A number that is likely to be too small or too large.
+fn extreme(random: &mut Random) -> u32 {
+    let any = u32::try_from(random.below(1 << 32)).unwrap();
+    [0, 1, 2, u32::MAX, i32::MAX.cast_unsigned(), any & 0xffff, any][random.index_below(7)]
+}
+
+/// Another value of a byte: an end of its range, with one bit changed, or any.
+fn changed(old: u8, random: &mut Random) -> u8 {
+    match random.below(4) {
+        0 => 0,
+        1 => 0xff,
+        2 => old ^ 1 << random.below(8),
+        _ => byte(random),
+    }
 }
 
 fn byte(random: &mut Random) -> u8 {

@@ -1,23 +1,28 @@
 //! Volumes damaged at random: after a repair `e2fsck -fn` is content, and what `e2fsck -fy` keeps is kept.
 //!
 //! `HECTARE_TRIALS` says how many, `HECTARE_SEED` from which seed on, `HECTARE_KEEP` names a folder for the
-//! images that failed, or that lost something. With `HECTARE_SEALED=1` the volumes are small ones of 27
-//! kinds, and their checksums are made right after the damage.
+//! images that failed, or that lost something. Sealed volumes are small ones of 27 kinds, whose checksums are
+//! made right after the damage. The odd ones are the images of the corpus, most of them broken before; the
+//! checksums of every second one are made right.
 
-use crate::damage::{damage, sealed_damage};
+use crate::corpus::REFUSED;
+use crate::damage::{damage, sealed_damage, sprinkled_damage};
+use crate::seal;
 use crate::survey::Survey;
 use crate::trial::Trial;
 use crate::volumes::{Base, KINDS, Scale, small, volume};
-use hectare_oracle::{Skip, skip};
+use hectare_oracle::{Skip, corpus, skip, unpacked};
 use hectare_units::random::SplitMix64 as Random;
 use peakmem_alloc::PeakMemAllocTrait;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Of so many sealed volumes one has 5,000 files.
 const LARGE_ONE_IN: u64 = 50;
+/// Images of the corpus that are longer are left out: three copies are held.
+const ODD_MAX: usize = 256 << 20;
 /// The most memory that the trials take, with three copies of a volume.
 const MEMORY_MAX: usize = 1 << 30;
 
@@ -190,4 +195,36 @@ fn sealed_damage_is_mended() {
     let peak = crate::HEAP.get_peak_memory();
     println!("at most {} MiB of memory", peak >> 20);
     assert!(peak < MEMORY_MAX, "{peak} bytes of memory");
+}
+
+#[test]
+fn damaged_odd_volumes_are_mended() {
+    const NAME: &str = "repair random::damaged_odd_volumes_are_mended";
+    let images: Vec<PathBuf> = match corpus() {
+        Ok(images) => images,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let skipped = run(
+        |seed, random| {
+            let base = loop {
+                let packed = &images[random.index_below(images.len())];
+                let name = packed.file_name().unwrap().to_string_lossy().replace(".img.gz", "");
+                let bytes = unpacked(packed);
+                if bytes.len() <= ODD_MAX && !REFUSED.contains(&&*name) {
+                    break Base::new(&name, bytes);
+                }
+            };
+            let Base { name, mut bytes, found: undamaged } = base;
+            let how = sprinkled_damage(&mut bytes, random);
+            if seed.is_multiple_of(2) {
+                seal::seal(&mut bytes);
+            }
+            Ok(Damaged { what: format!("{name}, {how}"), bytes, undamaged })
+        },
+        folder.path(),
+    );
+    if let Some(reason) = skipped {
+        skip!(NAME, reason);
+    }
 }
