@@ -111,10 +111,7 @@ impl Volume {
 
     /// Label and UUID.
     fn identity(&self, py: Python<'_>) -> PyResult<(Vec<u8>, [u8; 16])> {
-        self.whole(py, |volume| {
-            let superblock = volume.engine().superblock();
-            Ok((superblock.label().to_vec(), superblock.uuid()))
-        })
+        self.whole(py, |volume| Ok((volume.label(), volume.uuid())))
     }
 
     /// How full it is.

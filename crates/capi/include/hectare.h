@@ -331,8 +331,8 @@ int hectare_build_defaults(hectare_build_options *to,
 // Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
 // a container image (`oci:DIR[:TAG]`, `oci-archive:FILE`, `docker-archive:FILE`). The file gets its name
 // when it is complete, and until then there is none. `options` may be NULL. Returns the size in bytes.
-// ENOENT for a source that is not there, EEXIST for an image that is and is not to be replaced, EINVAL for a
-// size that does not hold everything.
+// ENOENT for a source that is not there, EEXIST for an image that is and is not to be replaced, EBUSY for one
+// that somebody writes to, EINVAL for a size that does not hold everything.
 int64_t hectare_build_with(const char *const *sources,
                            uintptr_t count,
                            const char *image,
@@ -575,7 +575,7 @@ int hectare_lutimes(hectare_volume *volume,
                     const hectare_time *mtime);
 
 // In a function `progress`: the name of the step that it is called for; elsewhere "". Building has "sources"
-// (being read, not counted) and "data" (bytes of files); making a volume "discard" (bytes) and "structures"
+// (names, when all are read) and "data" (bytes of files); making a volume "discard" (bytes) and "structures"
 // (chunks of groups); checking "inodes" and "bitmaps" (groups) and "directories". "begin" is none of them
 // yet. The text is never freed. More names may come.
 const char *hectare_progress_step(void);

@@ -137,8 +137,8 @@ pub extern "C" fn hectare_build_defaults(to: *mut hectare_build_options, size: u
 /// Makes an image of `count` sources in layers, of which later ones win: each a directory, a tar archive, or
 /// a container image (`oci:DIR[:TAG]`, `oci-archive:FILE`, `docker-archive:FILE`). The file gets its name
 /// when it is complete, and until then there is none. `options` may be NULL. Returns the size in bytes.
-/// ENOENT for a source that is not there, EEXIST for an image that is and is not to be replaced, EINVAL for a
-/// size that does not hold everything.
+/// ENOENT for a source that is not there, EEXIST for an image that is and is not to be replaced, EBUSY for one
+/// that somebody writes to, EINVAL for a size that does not hold everything.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_build_with(
     sources: *const *const c_char,

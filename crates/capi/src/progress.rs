@@ -45,7 +45,7 @@ pub(crate) fn watch(progress: Option<Callback>, user: *mut c_void) -> Watch {
 }
 
 /// In a function `progress`: the name of the step that it is called for; elsewhere "". Building has "sources"
-/// (being read, not counted) and "data" (bytes of files); making a volume "discard" (bytes) and "structures"
+/// (names, when all are read) and "data" (bytes of files); making a volume "discard" (bytes) and "structures"
 /// (chunks of groups); checking "inodes" and "bitmaps" (groups) and "directories". "begin" is none of them
 /// yet. The text is never freed. More names may come.
 #[unsafe(no_mangle)]

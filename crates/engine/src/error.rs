@@ -84,8 +84,8 @@ pub enum Error {
     NoAttribute,
     /// The attribute does not fit the inode or its attribute block.
     #[error(
-        "the attribute does not fit: those of a file share a block; with the feature ea_inode, each value has \
-         up to 65536 bytes"
+        "the attribute does not fit: those of a file share a block; with the feature ea_inode, each value \
+         has up to 65536 bytes"
     )]
     AttributeTooLarge,
     /// The inode has the flag that forbids every change (`EPERM`).

@@ -154,8 +154,8 @@ impl Image {
     ///
     /// # Errors
     /// If a source can't be read or is damaged, the size is too small (the text has one that is enough),
-    /// there is such a file, writing failed, or the call was cancelled. There is no new file then, and one that
-    /// was to be replaced is as it was.
+    /// there is such a file, somebody writes to the one that is to be replaced, writing failed, or the call was
+    /// cancelled. There is no new file then, and one that was to be replaced is as it was.
     pub fn create(self, image: impl AsRef<Path>) -> Result<Built> {
         let place = image.as_ref().display().to_string();
         let watch = self.watch.clone();
@@ -175,6 +175,8 @@ impl Image {
         let cancel = either(std::mem::take(&mut self.options.cancel), watch.token());
         self.options.cancel = cancel.clone();
         let tree = Tree::build(sources, &self.options).map_err(Error::of_sources)?;
+        let names = tree.totals().names;
+        watch.at(Step::Sources, names, Some(names));
         watch.check(place)?;
         let format = match self.epoch {
             Some(epoch) => populate::reproducible(&format, epoch, &tree),
@@ -185,6 +187,7 @@ impl Image {
         watch.check(place)?;
         let pending = FileOptions::new().write(true).create_pending(path, planned.size(), overwrite)?;
         let device = CancelDevice::new(pending.device(), cancel.clone(), Until::End);
+        watch.at(Step::Data, 0, Some(tree.totals().data.get()));
         let progress = Reported { watch: &watch, done: AtomicU64::new(0), all: tree.totals().data.get() };
         planned.write(&device, threads(), &progress).map_err(failed)?;
         if cancel.is_cancelled() {

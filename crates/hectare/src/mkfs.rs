@@ -9,7 +9,8 @@ pub use hectare_mkfs::{
 };
 use hectare_mkfs::{Plan, Run, execute, parse_features, refuse_occupied, whole_pages};
 use hectare_mmp::refuse_living;
-use hectare_units::{BlockSize, Bytes};
+pub use hectare_units::BlockSize;
+use hectare_units::Bytes;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -92,8 +93,9 @@ impl Format {
     /// Makes a volume of `bytes` in a new file, which gets its name when it is complete.
     ///
     /// # Errors
-    /// If there is such a file and it may not be replaced, the options are impossible, writing failed, or the
-    /// call was cancelled. There is no new file then, and one that was to be replaced is as it was.
+    /// If there is such a file and it may not be replaced, or somebody writes to it, the options are
+    /// impossible, writing failed, or the call was cancelled. There is no new file then, and one that was to
+    /// be replaced is as it was.
     pub fn create(&self, image: impl AsRef<Path>, bytes: u64) -> Result<()> {
         let image = image.as_ref();
         let overwrite = if self.replace { Overwrite::Replace } else { Overwrite::Refuse };

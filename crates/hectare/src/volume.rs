@@ -1,6 +1,6 @@
 //! A volume that is open, with what `std::fs` has as functions.
 
-mod attributes;
+pub(crate) mod attributes;
 
 use crate::error::{Error, Result};
 use crate::fs::{DirBuilder, File, Metadata, OpenOptions, ReadDir, Walk, mode_bits};
@@ -169,6 +169,18 @@ impl Volume {
             inodes: found.inodes.into(),
             free_inodes: found.free_inodes.into(),
         })
+    }
+
+    /// The label, without the zeros behind it; empty if it has none.
+    #[must_use]
+    pub fn label(&self) -> Vec<u8> {
+        self.engine.label()
+    }
+
+    /// The UUID, in the order in which it is written out.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.engine.superblock().uuid()
     }
 
     /// The volume of the engine, with operations by inode numbers.

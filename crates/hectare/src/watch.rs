@@ -29,7 +29,7 @@ pub enum Step {
     /// Nothing that is counted yet.
     #[default]
     Begin,
-    /// Reading directories and archives; not counted.
+    /// Reading directories and archives; counted in names when all are read.
     Sources,
     /// Giving up what the device holds; counted in bytes.
     Discard,

@@ -102,7 +102,7 @@ def build(
 
     `progress` is called at the beginning and then about ten times a second, in the thread that called, with
     the name of the step, how much of it is done, and how much there is, or None. The names are stable:
-    `"begin"`, then `"sources"` (not counted) and `"data"` (bytes) of `build`, `"discard"` (bytes) and
+    `"begin"`, then `"sources"` (names, when all are read) and `"data"` (bytes) of `build`, `"discard"` (bytes) and
     `"structures"` (chunks of groups) of `mkfs`, `"inodes"` (groups), `"directories"` (directories) and
     `"bitmaps"` (groups) of `check`. Short steps may not be seen, and there may be more names later.
 

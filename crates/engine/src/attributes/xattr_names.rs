@@ -9,7 +9,10 @@ pub(crate) fn parse_name(name: &[u8]) -> Result<Name> {
         NameError::Prefix => Error::Unsupported(
             "attribute names begin with user., trusted., security. or system.posix_acl_".into(),
         ),
-        NameError::Length | NameError::Malformed => Error::Invalid("this is no attribute name"),
+        NameError::Length => Error::Invalid("an attribute name has 1 to 255 bytes, its prefix included"),
+        NameError::Malformed => {
+            Error::Invalid("this is no attribute name: nothing follows the prefix, or a zero byte is in it")
+        }
     })
 }
 

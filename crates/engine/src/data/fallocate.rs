@@ -97,7 +97,7 @@ pub(crate) fn fallocate(
 ) -> Result<()> {
     core.check_takes_changes()?;
     if len == 0 {
-        return Err(Error::Invalid("a range to allocate has at least one byte"));
+        return Err(Error::Invalid("the range to allocate, free or move is empty; give one byte at least"));
     }
     let end = checks::check_size(core, inode, at, len)?;
     {

@@ -37,7 +37,7 @@ impl HashVersion {
             1 => Ok(Self::HalfMd4),
             2 => Ok(Self::Tea),
             6 => Err(Unsupported("directory hash siphash (6), of case-folded directories".into())),
-            _ => Err(Unsupported(format!("directory hash version {code}"))),
+            _ => Err(Unsupported(format!("directory hash version {code}, which does not exist"))),
         }
     }
 

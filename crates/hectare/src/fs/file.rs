@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::fs::metadata::{FileTimes, Metadata, Permissions, mode_bits};
 use crate::sync::{Mutex, MutexGuard};
-use crate::volume::Volume;
-use hectare_engine::{Changes, Error as Cause, FallocateMode, FileExtent, OpenFile};
+use crate::volume::{Volume, attributes};
+use hectare_engine::{Changes, Error as Cause, FallocateMode, FileExtent, OpenFile, XattrHow};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -192,6 +192,47 @@ impl File {
     /// If the volume is read-only or the device fails.
     pub fn set_times(&self, times: FileTimes) -> Result<()> {
         self.done(self.0.open.change(&times.changes()))
+    }
+
+    /// Changes the owner, the group or both.
+    ///
+    /// # Errors
+    /// If the volume is read-only or the device fails.
+    pub fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.done(self.0.open.change(&Changes { uid, gid, ..Changes::default() }))
+    }
+
+    /// The value of an extended attribute; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// If the attributes are damaged, or the device fails.
+    pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.done(attributes::value(self.0.volume.engine(), self.0.open.inode(), name))
+    }
+
+    /// The names of the extended attributes.
+    ///
+    /// # Errors
+    /// If the attributes are damaged, or the device fails.
+    pub fn xattrs(&self) -> Result<Vec<Vec<u8>>> {
+        self.done(self.0.volume.engine().list_xattrs(self.0.open.inode()))
+    }
+
+    /// Sets an extended attribute, new or not.
+    ///
+    /// # Errors
+    /// If the value does not fit, the volume is read-only, or the device fails.
+    pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (engine, inode) = (self.0.volume.engine(), self.0.open.inode());
+        self.done(engine.set_xattr(inode, name, value.as_ref(), XattrHow::Either))
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// If there is no such attribute, the volume is read-only, or the device fails.
+    pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        self.done(self.0.volume.engine().remove_xattr(self.0.open.inode(), name))
     }
 
     /// Another handle of the same open file, with the same position. It can't fail; the name is `std`'s.

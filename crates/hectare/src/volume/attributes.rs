@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::fs::{FileTimes, Permissions};
 use crate::path::VolumePath;
 use hectare_engine::{Changes, Error as Cause, XattrHow};
+use hectare_units::InodeNr;
 
 impl Volume {
     /// Changes permissions; a symbolic link at the end is followed.
@@ -53,10 +54,7 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path.
     pub fn xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.at(path, |engine, path| match engine.get_xattr(engine.resolve(path, true)?, name) {
-            Err(Cause::NoAttribute) => Ok(None),
-            found => found.map(Some),
-        })
+        self.at(path, |engine, path| value(engine, engine.resolve(path, true)?, name))
     }
 
     /// The names of the extended attributes. Links are followed.
@@ -90,7 +88,59 @@ impl Volume {
         self.at(path, |engine, path| engine.remove_xattr(engine.resolve(path, true)?, name))
     }
 
+    /// As [`xattr`](Self::xattr), of a symbolic link itself.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn lxattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.at(path, |engine, path| value(engine, engine.resolve(path, false)?, name))
+    }
+
+    /// As [`xattrs`](Self::xattrs), of a symbolic link itself.
+    ///
+    /// # Errors
+    /// If there is nothing at the path.
+    pub fn lxattrs(&self, path: impl VolumePath) -> Result<Vec<Vec<u8>>> {
+        self.at(path, |engine, path| engine.list_xattrs(engine.resolve(path, false)?))
+    }
+
+    /// As [`set_xattr`](Self::set_xattr), of a symbolic link itself. Linux does not show those of the prefix
+    /// `user.` there.
+    ///
+    /// # Errors
+    /// If there is nothing at the path, or the value does not fit.
+    pub fn lset_xattr(
+        &self,
+        path: impl VolumePath,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.at(path, |engine, path| {
+            engine.set_xattr(engine.resolve(path, false)?, name, value.as_ref(), XattrHow::Either)
+        })
+    }
+
+    /// As [`remove_xattr`](Self::remove_xattr), of a symbolic link itself.
+    ///
+    /// # Errors
+    /// If there is nothing at the path, or no such attribute.
+    pub fn lremove_xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, |engine, path| engine.remove_xattr(engine.resolve(path, false)?, name))
+    }
+
     fn change(&self, path: impl VolumePath, follow: bool, changes: &Changes) -> Result<()> {
         self.at(path, |engine, path| engine.change(engine.resolve(path, follow)?, changes))
+    }
+}
+
+/// The value of an attribute; `None` if there is none of that name.
+pub(crate) fn value(
+    engine: &hectare_engine::Volume,
+    inode: InodeNr,
+    name: impl AsRef<[u8]>,
+) -> Result<Option<Vec<u8>>, Cause> {
+    match engine.get_xattr(inode, name) {
+        Err(Cause::NoAttribute) => Ok(None),
+        found => found.map(Some),
     }
 }

@@ -86,6 +86,40 @@ fn a_handle_allows_what_it_was_opened_for() {
 }
 
 #[test]
+fn a_handle_changes_owners_and_attributes_of_a_file_without_a_name() {
+    let (volume, device) = in_memory();
+    let file = volume.create("x").unwrap();
+    volume.remove_file("x").unwrap();
+    file.chown(Some(7), None).unwrap();
+    file.set_xattr("user.a", "1").unwrap();
+    assert_eq!((file.metadata().unwrap().uid(), file.xattrs().unwrap()), (7, vec![b"user.a".to_vec()]));
+    assert_eq!(file.xattr("user.a").unwrap().as_deref(), Some(b"1".as_slice()));
+    file.remove_xattr("user.a").unwrap();
+    assert_eq!(file.xattr("user.a").unwrap(), None);
+    assert_eq!(file.remove_xattr("user.a").unwrap_err().errno(), 61);
+    let long = file.set_xattr([b"user.".as_slice(), &[b'a'; 251]].concat(), "").unwrap_err();
+    assert!(long.to_string().contains("1 to 255 bytes"), "{long}");
+    let large = file.set_xattr("user.a", [0; 8192]).unwrap_err();
+    assert!(large.to_string().contains("65536 bytes"), "{large}");
+    file.close().unwrap();
+    close_clean(volume, &device);
+}
+
+#[test]
+fn a_link_has_attributes_of_its_own() {
+    let (volume, device) = in_memory();
+    volume.write("file", "").unwrap();
+    volume.symlink("file", "link").unwrap();
+    volume.lset_xattr("link", "trusted.a", "of the link").unwrap();
+    assert_eq!(volume.xattr("link", "trusted.a").unwrap(), None);
+    assert_eq!(volume.lxattr("link", "trusted.a").unwrap().as_deref(), Some(b"of the link".as_slice()));
+    assert_eq!(volume.lxattrs("link").unwrap(), [b"trusted.a".to_vec()]);
+    volume.lremove_xattr("link", "trusted.a").unwrap();
+    assert!(volume.lxattrs("link").unwrap().is_empty());
+    close_clean(volume, &device);
+}
+
+#[test]
 fn a_copy_keeps_holes_and_permissions() {
     let (volume, device) = in_memory();
     let file = OpenOptions::new().write(true).create_new(true).mode(0o751).open(&volume, "a").unwrap();
