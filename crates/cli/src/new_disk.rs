@@ -152,7 +152,7 @@ pub(crate) fn nameless(size: Bytes) -> Outcome<FileDevice> {
     let directory = std::env::temp_dir();
     FileOptions::new().write(true).create_nameless(&directory, size).map_err(|error| {
         let place = shown(directory.as_os_str().as_bytes());
-        Failure::of(format_args!("temporary file in {place} (TMPDIR)"), error)
+        Failure::of(format_args!("temporary file in {place} (TMPDIR)"), error.reason())
     })
 }
 
