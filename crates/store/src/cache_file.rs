@@ -35,9 +35,13 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"HECTCACH";
 const VERSION: u32 = 1;
+/// How often, and with which pauses, a file in use is tried again.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 const HEADER_LEN: usize = 4096;
 /// The longest identity: the header has room for it.
 const IDENTITY_MAX: usize = HEADER_LEN - 64;
@@ -64,6 +68,18 @@ struct Slots {
     order: BTreeMap<u64, ObjectId>,
     free: Vec<u64>,
     time: u64,
+}
+
+/// Locks a file, if that can be done in a moment: a program that another thread is just starting has the locks of
+/// this one until it runs.
+fn lock(file: &File) -> std::result::Result<(), TryLockError> {
+    for _ in 1..LOCK_TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            locked => return locked,
+        }
+    }
+    file.try_lock()
 }
 
 /// A cache file in use.
@@ -118,7 +134,7 @@ impl CacheFile {
         if !open::is_trusted(&metadata) {
             return refuse("is another user's, or others may write it, so it can't be trusted".to_owned());
         }
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let note =
