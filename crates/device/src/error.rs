@@ -169,7 +169,7 @@ fn reason_of(error: &io::Error) -> Reason {
 
 /// The kind that storage fails with if it says this one. Others would be taken for an answer about a file of the
 /// volume (that it is missing, or there already), or for a call to be repeated.
-fn told(kind: io::ErrorKind) -> io::ErrorKind {
+fn storage_kind(kind: io::ErrorKind) -> io::ErrorKind {
     use io::ErrorKind as Kind;
     match kind {
         Kind::StorageFull
@@ -282,7 +282,7 @@ impl Error {
     pub fn raw_os_error(&self) -> i32 {
         let errno = match self.0.reason {
             Reason::Io(n) | Reason::Source(n) => return linux_number(n),
-            Reason::Own(kind, _) => return number_of(told(kind)),
+            Reason::Own(kind, _) => return number_of(storage_kind(kind)),
             Reason::IsADirectory => return number_of(io::ErrorKind::IsADirectory),
             Reason::OutOfRange(_)
             | Reason::EndsEarly

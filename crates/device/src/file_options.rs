@@ -16,6 +16,8 @@ pub struct FileOptions {
     pub(crate) write: bool,
     pub(crate) shared: bool,
     pub(crate) direct: bool,
+    /// Whether a pending file is its owner's alone while it has a hidden name.
+    pub(crate) private: bool,
 }
 
 impl FileOptions {

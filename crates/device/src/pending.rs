@@ -140,9 +140,10 @@ impl FileOptions {
     /// # Errors
     /// If the directory takes no file, or the host can't hold one of that length.
     pub fn create_nameless(&self, directory: impl AsRef<Path>, len: Bytes) -> Result<FileDevice> {
+        let options = Self { private: true, ..self.clone() };
         loop {
             let path = hidden_name(&directory.as_ref().join("nameless"));
-            match self.create_pending(path, len, Overwrite::Refuse) {
+            match options.create_pending(path, len, Overwrite::Refuse) {
                 // A process that was killed left it.
                 Err(error) if *error.reason() == Reason::Exists => {}
                 made => return made?.device().another(),

@@ -169,16 +169,20 @@ impl FileOptions {
         let path = path.as_ref();
         let name = path.to_string_lossy();
         let fail = |error: io::Error| Error::io(&name, Operation::Open, None, &error);
-        // Opening a pipe would wait for its other end.
-        check_kind(&fs::metadata(path).map_err(fail)?, &name, Operation::Open)?;
         self.refuse_direct(&name, Operation::Open)?;
-        let file = File::options().read(true).write(self.write).open(path).map_err(fail)?;
-        if !self.shared {
-            take_lock(&file, &name, Operation::Open, self.write)?;
+        loop {
+            // Opening a pipe would wait for its other end.
+            check_kind(&fs::metadata(path).map_err(fail)?, &name, Operation::Open)?;
+            let file = File::options().read(true).write(self.write).open(path).map_err(fail)?;
+            if !self.shared {
+                take_lock(&file, &name, Operation::Open, self.write)?;
+            }
+            if self.shared || !self.write || leads_to(path, &file) {
+                let mut device = FileDevice::from_file(file, &name)?;
+                device.read_only = !self.write;
+                return Ok(device);
+            }
         }
-        let mut device = FileDevice::from_file(file, &name)?;
-        device.read_only = !self.write;
-        Ok(device)
     }
 
     /// Makes a new file of `len` zeros, open for writing whatever these options say. It has its name from the
@@ -192,7 +196,7 @@ impl FileOptions {
         let name = path.to_string_lossy();
         check_output_place(path)?;
         self.refuse_direct(&name, Operation::Create)?;
-        match open_new(path) {
+        match open_new(path, false) {
             Ok(file) => {
                 let made = self.prepare(file, &name, len);
                 if made.is_err() {
@@ -235,11 +239,12 @@ impl FileOptions {
             return Err(Error::new(&name, Operation::Create, None, reason));
         }
         self.refuse_direct(&name, Operation::Create)?;
-        let replaced = self.hold_replaced(path, &name, overwrite)?;
+        let replaces = overwrite == Overwrite::Replace && path.exists();
+        let replaced = if replaces && !self.shared { hold(path, &name)? } else { None };
         // Through a symbolic link the file it leads to is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let (hidden, file) = under_hidden_name(&path, open_new)
-            .map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
+        let made = under_hidden_name(&path, |hidden| open_new(hidden, self.private || replaces));
+        let (hidden, file) = made.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
         // From here on dropping it removes the hidden name.
         let mut pending = PendingFile {
             device: None,
@@ -250,33 +255,12 @@ impl FileOptions {
             shared: self.shared,
         };
         #[cfg(unix)]
-        if overwrite == Overwrite::Replace && pending.path.exists() {
+        if replaces {
             let kept = crate::pending::keep_permissions(&file, &pending.path);
             kept.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
         }
         pending.device = Some(self.prepare(file, &name, len)?);
         Ok(pending)
-    }
-
-    /// Opens a file that is to be replaced, and keeps writers away from it. `None` if there is none, or it can't
-    /// be opened by this user.
-    fn hold_replaced(&self, path: &Path, name: &str, overwrite: Overwrite) -> Result<Option<File>> {
-        if overwrite == Overwrite::Refuse {
-            return Ok(None);
-        }
-        match File::open(path) {
-            Ok(file) if !self.shared => {
-                take_lock(&file, name, Operation::Create, false)?;
-                Ok(Some(file))
-            }
-            Ok(_) => Ok(None),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(Error::io(name, Operation::Create, None, &error)),
-        }
     }
 
     fn refuse_direct(&self, name: &str, operation: Operation) -> Result<()> {
@@ -353,8 +337,41 @@ fn take_lock(file: &File, name: &str, operation: Operation, write: bool) -> Resu
     Err(Error::new(name, operation, None, Reason::Busy(busy)))
 }
 
-fn open_new(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create_new(true).open(path)
+/// Opens a file that is to be replaced, and keeps writers away from it. `None` if there is none, or this user may
+/// not open it.
+fn hold(path: &Path, name: &str) -> Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => take_lock(&file, name, Operation::Create, false).map(|()| Some(file)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(None)
+        }
+        Err(error) => Err(Error::io(name, Operation::Create, None, &error)),
+    }
+}
+
+/// Whether a path still leads to a file, as far as the host can tell: another one may have taken the name while a
+/// writer waited for the lock.
+fn leads_to(path: &Path, file: &File) -> bool {
+    #[cfg(unix)]
+    if let (Ok(now), Ok(opened)) = (fs::metadata(path), file.metadata()) {
+        use std::os::unix::fs::MetadataExt;
+        return (now.dev(), now.ino()) == (opened.dev(), opened.ino());
+    }
+    let _ = (path, file);
+    true
+}
+
+/// Makes a file; a private one is its owner's alone, where the host has modes.
+fn open_new(path: &Path, private: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    if private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = private;
+    options.open(path)
 }
 
 /// Refuses to make a file at a path that does not exist and lies among the host's devices.
@@ -390,12 +407,17 @@ fn check_replaceable(path: &Path, name: &str, overwrite: Overwrite) -> Result<()
 
 impl PendingFile {
     /// Gives the file its final name.
-    pub(crate) fn give_name(&mut self, _: &FileDevice) -> io::Result<()> {
+    pub(crate) fn give_name(&mut self, device: &FileDevice) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return Ok(()) };
         match self.overwrite {
             Overwrite::Replace => {
+                let mut held = self.replaced.take();
+                // It may have come meanwhile.
+                if held.is_none() && !self.shared {
+                    held = hold(&self.path, device.name())?;
+                }
                 // Windows does not replace what is open.
-                let held = self.replaced.take().filter(|_| !self.shared && !cfg!(windows));
+                let held = held.filter(|_| !cfg!(windows));
                 fs::rename(hidden, &self.path)?;
                 drop(held);
             }

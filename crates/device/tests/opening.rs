@@ -7,6 +7,7 @@ use hectare_device::{Device, Error, FileDevice, FileOptions, Overwrite, Reason};
 use hectare_units::Bytes;
 use std::fs::{self, File, Permissions};
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -142,7 +143,7 @@ fn a_read_only_device_refuses_every_change() {
         device.write_all_at(at, &[std::io::IoSlice::new(b"abc")]).unwrap_err(),
         device.zero(at, len).unwrap_err(),
         device.discard(at, len).unwrap_err(),
-        device.copy_from(at, std::os::fd::AsFd::as_fd(&source), at, len).unwrap_err(),
+        device.copy_from(at, AsFd::as_fd(&source), at, len).unwrap_err(),
         device.resize(len).unwrap_err(),
     ];
     assert!(refused.iter().all(|error| *error.reason() == Reason::ReadOnly), "{refused:?}");
@@ -270,6 +271,16 @@ fn publishing_replaces_only_when_told_even_at_the_last_moment() {
     assert_eq!(fs::metadata(&path).unwrap().len(), LEN.get());
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(names_in(dir.path()).len(), 2);
+}
+
+#[test]
+fn a_nameless_file_is_its_owners_alone_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = FileOptions::new().write(true).create_nameless(dir.path(), LEN).unwrap();
+    device.write_at(Bytes::ZERO, b"secret").unwrap();
+    let file = device.claim().unwrap().as_fd().try_clone_to_owned().map(File::from).unwrap();
+    assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
+    assert!(device.is_zeroed() && names_in(dir.path()).is_empty());
 }
 
 /// What is written to a file that has no name any more is lost.

@@ -61,7 +61,7 @@ impl PendingFile {
         let fail = |errno| open_error(&name, Operation::Create, errno);
         let flags = options.clone().write(true).flags();
         // Nobody can open it before it has the permissions of the other.
-        let mode = if replaces { Mode::from_raw_mode(0o600) } else { new_mode() };
+        let mode = if replaces || options.private { Mode::from_raw_mode(0o600) } else { new_mode() };
         let (file, hidden) = match rustix::fs::open(parent_of(&path), flags | OFlags::TMPFILE, mode) {
             Ok(file) => (file, None),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {

@@ -54,7 +54,7 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path.
     pub fn xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.at(path, |engine, path| value(engine, engine.resolve(path, true)?, name))
+        self.at_inode(path, true, |engine, inode| value(engine, inode, name))
     }
 
     /// The names of the extended attributes. Links are followed.
@@ -62,7 +62,7 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path.
     pub fn xattrs(&self, path: impl VolumePath) -> Result<Vec<Vec<u8>>> {
-        self.at(path, |engine, path| engine.list_xattrs(engine.resolve(path, true)?))
+        self.at_inode(path, true, hectare_engine::Volume::list_xattrs)
     }
 
     /// Sets an extended attribute, new or not. Links are followed.
@@ -75,9 +75,7 @@ impl Volume {
         name: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.at(path, |engine, path| {
-            engine.set_xattr(engine.resolve(path, true)?, name, value.as_ref(), XattrHow::Either)
-        })
+        self.put_xattr(path, true, name.as_ref(), value.as_ref())
     }
 
     /// Removes an extended attribute. Links are followed.
@@ -85,7 +83,7 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path, or no such attribute.
     pub fn remove_xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<()> {
-        self.at(path, |engine, path| engine.remove_xattr(engine.resolve(path, true)?, name))
+        self.at_inode(path, true, |engine, inode| engine.remove_xattr(inode, name))
     }
 
     /// As [`xattr`](Self::xattr), of a symbolic link itself.
@@ -93,7 +91,7 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path.
     pub fn lxattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.at(path, |engine, path| value(engine, engine.resolve(path, false)?, name))
+        self.at_inode(path, false, |engine, inode| value(engine, inode, name))
     }
 
     /// As [`xattrs`](Self::xattrs), of a symbolic link itself.
@@ -101,7 +99,7 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path.
     pub fn lxattrs(&self, path: impl VolumePath) -> Result<Vec<Vec<u8>>> {
-        self.at(path, |engine, path| engine.list_xattrs(engine.resolve(path, false)?))
+        self.at_inode(path, false, hectare_engine::Volume::list_xattrs)
     }
 
     /// As [`set_xattr`](Self::set_xattr), of a symbolic link itself. Linux does not show those of the prefix
@@ -115,9 +113,7 @@ impl Volume {
         name: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.at(path, |engine, path| {
-            engine.set_xattr(engine.resolve(path, false)?, name, value.as_ref(), XattrHow::Either)
-        })
+        self.put_xattr(path, false, name.as_ref(), value.as_ref())
     }
 
     /// As [`remove_xattr`](Self::remove_xattr), of a symbolic link itself.
@@ -125,11 +121,25 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path, or no such attribute.
     pub fn lremove_xattr(&self, path: impl VolumePath, name: impl AsRef<[u8]>) -> Result<()> {
-        self.at(path, |engine, path| engine.remove_xattr(engine.resolve(path, false)?, name))
+        self.at_inode(path, false, |engine, inode| engine.remove_xattr(inode, name))
     }
 
     fn change(&self, path: impl VolumePath, follow: bool, changes: &Changes) -> Result<()> {
-        self.at(path, |engine, path| engine.change(engine.resolve(path, follow)?, changes))
+        self.at_inode(path, follow, |engine, inode| engine.change(inode, changes))
+    }
+
+    fn put_xattr(&self, path: impl VolumePath, follow: bool, name: &[u8], value: &[u8]) -> Result<()> {
+        self.at_inode(path, follow, |engine, inode| engine.set_xattr(inode, name, value, XattrHow::Either))
+    }
+
+    /// Calls the engine for what a path leads to, or for a symbolic link at its end itself.
+    fn at_inode<T>(
+        &self,
+        path: impl VolumePath,
+        follow: bool,
+        call: impl FnOnce(&hectare_engine::Volume, InodeNr) -> Result<T, Cause>,
+    ) -> Result<T> {
+        self.at(path, |engine, path| call(engine, engine.resolve(path, follow)?))
     }
 }
 
