@@ -26,7 +26,7 @@ pub use remove::remove;
 
 use crate::error::{Corrupt, Place};
 use crate::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead, WRITTEN_MAX};
-use hectare_units::{BlockNr, BlockSize, LogicalBlock, low32};
+use hectare_units::{BlockNr, BlockSize, LogicalBlock, low32, u64_of};
 use std::ops::{ControlFlow, Deref};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
@@ -196,7 +196,7 @@ fn last_below<T: TreeRead>(
     }
     let span = first.span(geometry.block_size);
     for (slot, number) in numbers(&held).iter().enumerate().rev() {
-        let below = Branch { first: first.first + hectare_units::u64_of(slot) * span, ..first };
+        let below = Branch { first: first.first + u64_of(slot) * span, ..first };
         let found = last_below(tree, number.get(), below, budget)?;
         if found.is_some() {
             return Ok(found);
@@ -213,13 +213,25 @@ pub fn height(i_block: &[u8; ROOT_LEN]) -> u32 {
 }
 
 /// Bytes of the longest file with such a map: as far as it reaches, and no more than an inode can count in
-/// 512-byte sectors, tables included.
+/// 512-byte sectors, tables included (as ext4 without `huge_file`).
 #[must_use]
 pub fn size_max(size: BlockSize) -> u64 {
-    let each = u64::from(size.get() / 4);
-    let tables = 1 + (1 + each) + (1 + each + each * each);
-    let counted = (u64::from(u32::MAX) >> (size.shift() - 9)).saturating_sub(tables);
-    reach(size).min(counted).min(FILE_END - 1) << size.shift()
+    let (reach, counted) = (reach(size), u64::from(u32::MAX) >> (size.shift() - 9));
+    let all = reach + tables_of(reach, size);
+    let blocks = if all <= counted { reach } else { counted - tables_of(counted.min(reach), size) };
+    blocks.min(FILE_END - 1) << size.shift()
+}
+
+/// Tables above the first `blocks` blocks of a file, at least 12 and no more than a map reaches, without holes.
+fn tables_of(blocks: u64, size: BlockSize) -> u64 {
+    let mut left = blocks.saturating_sub(u64_of(DIRECT));
+    (1..=LEVELS)
+        .map(|level| {
+            let here = left.min(1 << span_shift(level, size));
+            left -= here;
+            (1..=level).map(|above| here.div_ceil(1 << span_shift(above, size))).sum::<u64>()
+        })
+        .sum()
 }
 
 /// What is left of a budget of tables after one more.
@@ -274,12 +286,12 @@ impl Branch {
     fn of_level(level: u32, size: BlockSize) -> Self {
         let first = (1..level).map(|below| 1 << span_shift(below, size)).sum::<u64>();
         let slot = DIRECT - 1 + hectare_units::usize_of(level);
-        Self { slot, level, first: hectare_units::u64_of(DIRECT) + first }
+        Self { slot, level, first: u64_of(DIRECT) + first }
     }
 
     /// The number in `i_block` that file block `at` lies below; `None` beyond the third level.
     fn holding(at: u64, size: BlockSize) -> Option<Self> {
-        let direct = hectare_units::u64_of(DIRECT);
+        let direct = u64_of(DIRECT);
         if at < direct {
             return Some(Self { slot: hectare_units::index_of(at), level: 0, first: at });
         }
@@ -340,7 +352,7 @@ impl Map<'_> {
         };
         let room = FILE_END - u64::from(at.get());
         let len = (0u32..).zip(rest).take_while(|entry| same(*entry)).count();
-        let len = low32(hectare_units::u64_of(len).min(room).min(u64::from(WRITTEN_MAX)));
+        let len = low32(u64_of(len).min(room).min(u64::from(WRITTEN_MAX)));
         let Some(physical) = self.block(start, at)? else {
             return Ok(Mapping::Hole { next: logical(u64::from(at.get()) + u64::from(len)) });
         };
@@ -355,9 +367,7 @@ impl Map<'_> {
     fn last_run(self, table: &[U32], first: u64) -> Result<Option<Extent>, Corrupt> {
         let Some(last) = table.iter().rposition(|number| number.get() != 0) else { return Ok(None) };
         let ends = |(slot, number): &(usize, &U32)| {
-            number.get() != 0
-                && u64::from(number.get()) + hectare_units::u64_of(last - slot)
-                    == u64::from(table[last].get())
+            number.get() != 0 && u64::from(number.get()) + u64_of(last - slot) == u64::from(table[last].get())
         };
         let len = table[..=last]
             .iter()
@@ -367,10 +377,10 @@ impl Map<'_> {
             .count()
             .min(hectare_units::usize_of(WRITTEN_MAX));
         let begin = last + 1 - len;
-        let Some(logical) = logical(first + hectare_units::u64_of(begin)) else { return Ok(None) };
+        let Some(logical) = logical(first + u64_of(begin)) else { return Ok(None) };
         self.block(table[last].get(), logical)?;
         let physical = BlockNr::new(table[begin].get().into());
-        let len = low32(hectare_units::u64_of(len));
+        let len = low32(u64_of(len));
         Ok(Some(Extent { logical, len, physical, unwritten: false }))
     }
 }

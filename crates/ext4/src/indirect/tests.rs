@@ -275,7 +275,20 @@ fn a_map_that_names_itself_ends_with_an_error() {
 #[test]
 fn a_file_is_as_long_as_its_map_and_its_count_of_sectors_allow() {
     assert_eq!(size_max(BlockSize::KIB1), (12 + 256 + 65_536 + 16_777_216) << 10);
-    // 4 KiB: less than 2 TiB, for the sectors; the kernel's limit is the same.
-    assert_eq!(size_max(BlockSize::KIB4), ((u64::from(u32::MAX) >> 3) - 1_050_627) << 12);
+    // 4 KiB: less than 2 TiB, for the sectors. Below them 12, 1024 and 1024^2 blocks have 1 + 1025 tables, and the
+    // other 535,821,299 have 1 + 511 + 523,263: the kernel counts so, too.
+    assert_eq!(size_max(BlockSize::KIB4), ((u64::from(u32::MAX) >> 3) - 524_801) << 12);
     let _: fn(Corrupt) -> StoreError = StoreError::from;
+}
+
+/// The tables that such a map could have are more than the blocks that an inode can count.
+#[test]
+fn regression_files_with_maps_of_large_blocks_have_a_length() {
+    for shift in 15..=16 {
+        let size = BlockSize::from_shift(shift).unwrap();
+        let blocks = size_max(size) >> shift;
+        let counted = u64::from(u32::MAX) >> (shift - 9);
+        let tables = super::tables_of(blocks, size);
+        assert!(blocks + tables <= counted && counted - blocks - tables <= 1, "{blocks} and {tables}");
+    }
 }
