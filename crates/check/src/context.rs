@@ -12,6 +12,7 @@ pub(crate) mod reader;
 
 use crate::Watch;
 use crate::bits::Bits;
+use crate::late_times::LateTimes;
 use crate::report::{Error, Options, Problem, Report, What};
 use attributes::Shared;
 use claims::Claims;
@@ -98,6 +99,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) attributes: Shared,
     pub(crate) quotas: Quotas,
+    pub(crate) late_times: LateTimes,
     /// Block buffers not in use.
     spare: Vec<Vec<u8>>,
 }
@@ -117,6 +119,7 @@ impl<'a> Scan<'a> {
             orphans: Arc::default(),
             attributes: Shared::default(),
             quotas: Quotas::default(),
+            late_times: LateTimes::default(),
             spare: Vec::new(),
         }
     }

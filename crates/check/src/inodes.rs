@@ -272,8 +272,8 @@ impl Scan<'_> {
         if room > 0 && extra != 0 && (extra < 4 || u32::from(extra) > room || !extra.is_multiple_of(4)) {
             self.tell_inode(nr, format!("its extra size is {extra}"));
         }
-        if slot.late_times().next().is_some() {
-            self.tell_inode(nr, "a time says 2310 or later, where one before 1970 is meant");
+        if slot.has_late_time() {
+            self.late_times.add(nr);
         }
         self.check_flags(nr, slot);
     }

@@ -37,6 +37,7 @@ mod external_journal;
 mod groups;
 mod htree;
 mod inodes;
+mod late_times;
 mod links;
 mod map;
 mod names;

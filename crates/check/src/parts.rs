@@ -46,6 +46,7 @@ impl Scan<'_> {
         part.quotas.files.iter_mut().for_each(|file| moved(&mut file.runs));
         self.directories.extend(part.directories);
         self.quotas.absorb(part.quotas);
+        self.late_times.absorb(part.late_times);
         true
     }
 

@@ -153,15 +153,14 @@ impl<'a> RawInode<'a> {
         self.half(BASE_SIZE)
     }
 
-    /// Where the extra fields of times lie that say 2310 or later: they are of years before 1970, stored as
-    /// old kernels did.
-    pub fn late_times(&self) -> impl Iterator<Item = usize> + 'a {
+    /// Whether a time is in 2310 or later, which old kernels stored for one before 1970.
+    pub(crate) fn has_late_time(&self) -> bool {
         let (bytes, end) = (self.bytes, BASE_SIZE + usize::from(self.extra_isize()));
         let is_late = move |(time, extra): &(usize, usize)| {
             let negative = bytes.get(time + 3).is_some_and(|byte| byte & 0x80 != 0);
             negative && extra + 4 <= end && bytes.get(*extra).is_some_and(|byte| byte & 3 == 3)
         };
-        TIMES.into_iter().filter(is_late).map(|(_, extra)| extra)
+        TIMES.iter().any(is_late)
     }
 
     /// Whether it is in use, for a number that has no use. Without a mode, its other fields are not read;

@@ -225,8 +225,8 @@ pub struct Report {
     pub problem_count: u64,
     /// All of them in short.
     pub digest: Digest,
-    /// What differs from the ideal but is put right silently whenever the volume is opened for writing, such
-    /// as the superblock's summary of what is free.
+    /// What differs from the ideal and is no problem: it is put right silently whenever the volume is opened
+    /// for writing, such as the superblock's summary of what is free, or may be meant, such as late times.
     pub notes: Vec<Problem>,
     /// What could not be judged, by name. It is not counted as a problem.
     pub unchecked: Vec<String>,

@@ -72,6 +72,7 @@ fn walk(
         return Ok(None);
     }
     scan.finish_attributes();
+    scan.report.notes.extend(scan.late_times.note());
     scan.check_quotas()?;
     if !scan.check_directories()? {
         return Ok(None);
@@ -115,11 +116,12 @@ impl Scan<'_> {
         for fault in faults {
             self.tell(What::Superblock, Place::Volume, fault);
         }
-        // The kernel and this library take such a volume as it is; e2fsck counts it as an error.
+        // mke2fs makes some such volumes, the kernel mounts them, and `e2fsck -fn` exits with 0. Where the
+        // blocks would lie over other metadata, the descriptors and bitmaps disagree, which is a problem.
         let kept = self.volume.geometry().reserved_gdt_blocks;
         if kept > 0 && !self.volume.sb.features().compat.contains(Compat::RESIZE_INODE) {
             let reason = format!("s_reserved_gdt_blocks is {kept}, but there is no resize inode");
-            self.tell(What::Superblock, Place::Volume, reason);
+            self.note_superblock(reason);
         }
         let size = self.volume.sb.raw().s_desc_size.get();
         let is_small = !self.volume.sb.features().incompat.contains(Incompat::BIT64);
@@ -135,6 +137,9 @@ impl Scan<'_> {
         if self.volume.sb.has_stray_journal_device() {
             let device = self.volume.sb.raw().s_journal_dev.get();
             self.note_superblock(format!("it has an internal journal, but s_journal_dev is {device:#x}"));
+        }
+        if let Some(fault) = self.volume.sb.extra_isize_fault() {
+            self.note_superblock(fault);
         }
         self.note_state();
         if needs_recovery && !self.volume.options.allow_recovery {

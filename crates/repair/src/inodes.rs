@@ -252,11 +252,6 @@ impl Work<'_> {
             self.mended(What::Inode, place, format!("its extra size was {extra}, now {want}"));
             slot.set_extra_isize(want);
         }
-        let late: Vec<usize> = slot.view().late_times().collect();
-        if !late.is_empty() {
-            self.mended(What::Inode, place, "times of 2310 or later are made those before 1970");
-            late.into_iter().for_each(|at| slot.bytes[at] &= !3);
-        }
     }
 
     /// A volume with bigalloc has no block maps: what looks like one is none.

@@ -403,6 +403,7 @@ impl Work<'_> {
         self.mend_desc_size();
         self.mend_high_reserve();
         self.mend_journal_device();
+        self.mend_extra_isize();
         let faults = self.sb.faults();
         if faults.is_empty() {
             return Ok(());
@@ -459,6 +460,19 @@ impl Work<'_> {
             let text = format!("s_r_blocks_count_hi was {high}, without the feature 64bit: cleared");
             self.mended(What::Superblock, Place::Volume, text);
             self.edit_superblock(|raw| raw.s_r_blocks_count_hi = 0.into());
+        }
+    }
+
+    /// Inodes can't have more extra fields than their slots have room for. The kernel does not mount such a volume.
+    fn mend_extra_isize(&mut self) {
+        if let Some(fault) = self.sb.extra_isize_fault() {
+            self.mended(What::Superblock, Place::Volume, format!("{fault}: made right"));
+            // What mke2fs asks for; slots of more than 128 bytes have room for it.
+            let usual = 32;
+            self.edit_superblock(|raw| {
+                raw.s_want_extra_isize = usual.into();
+                raw.s_min_extra_isize = usual.into();
+            });
         }
     }
 

@@ -6,6 +6,7 @@ mod clean;
 mod corpus;
 mod damage;
 mod hostile;
+mod noted;
 mod orphans;
 mod parallel;
 mod support;

@@ -43,7 +43,8 @@ impl SuperBlock {
             faults.push("it names no journal, neither inside nor outside".to_owned());
         }
         let flex_shift = self.raw().s_log_groups_per_flex;
-        if features.incompat.contains(Incompat::FLEX_BG) && flex_shift > FLEX_SHIFT_MAX {
+        // Without flex_bg as well: e2fsprogs opens no such volume.
+        if flex_shift > FLEX_SHIFT_MAX {
             faults.push(format!("its flex groups have 2^{flex_shift} groups"));
         }
         if !self.finds_descriptors() {
@@ -57,6 +58,19 @@ impl SuperBlock {
     #[must_use]
     pub fn has_stray_journal_device(&self) -> bool {
         self.journal_inode().is_some() && self.raw().s_journal_dev.get() != 0
+    }
+
+    /// What is wrong if inodes are to have more extra fields (`s_want_extra_isize`, `s_min_extra_isize`) than their
+    /// slots have room for. The kernel does not mount such a volume; e2fsck takes no notice, so it is none of
+    /// the faults.
+    #[must_use]
+    pub fn extra_isize_fault(&self) -> Option<String> {
+        let room = self.geometry().inode_size.saturating_sub(super::BASE_SIZE_U32);
+        let counts = self.features().ro_compat.contains(RoCompat::EXTRA_ISIZE) && room > 0;
+        let raw = self.raw();
+        let asked = raw.s_want_extra_isize.get().max(raw.s_min_extra_isize.get());
+        (counts && u32::from(asked) > room)
+            .then(|| format!("it wants {asked} bytes of extra fields where inodes have room for {room}"))
     }
 
     /// Whether it says where the group descriptors lie.
