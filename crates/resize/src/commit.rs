@@ -32,6 +32,7 @@ use hectare_ext4::superblock::{SIZE, STATE_VALID};
 use hectare_journal::LoggedBlock;
 use hectare_units::{BlockNr, BlockSize, Bytes, GroupNr};
 use rangemap::RangeSet;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,12 +108,13 @@ impl Transaction {
 
     /// Writes it, and says whether a power cut could do no harm meanwhile. What was written last may become
     /// durable with the next flush only. `previous` is the transaction before it, which was written; `now` is
-    /// since 1970.
+    /// since 1970. `begun` is set before a block is written that the volume uses.
     pub(crate) fn write(
         &self,
         disk: &Arc<dyn Device>,
         previous: Option<&Self>,
         now: Duration,
+        begun: &Cell<bool>,
     ) -> Result<bool> {
         let (fresh, home) = self.changes(disk, previous)?;
         for (nr, bytes) in &fresh {
@@ -125,6 +127,7 @@ impl Transaction {
         if home.is_empty() {
             return Ok(true);
         }
+        begun.set(true);
         if self.kind.is_logged()
             && let Some(journal) = Journal::of(disk)?
             && journal.holds(home.len())

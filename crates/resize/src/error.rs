@@ -13,6 +13,9 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] hectare_device::Error),
+    /// Something failed after the first block that the volume uses was written.
+    #[error("{0}; the volume may be between its old and its new size: run e2fsck -f on it")]
+    PartWay(Box<Error>),
     /// A structure breaks the format.
     #[error("{0}; run e2fsck -f first")]
     Corrupt(#[from] Corrupt),

@@ -12,6 +12,7 @@ use crate::target;
 use crate::volume::Volume;
 use hectare_device::Device;
 use hectare_units::{Blocks, ClusterNr, GroupNr};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The blocks that a volume has when it is as small as can be.
@@ -24,11 +25,11 @@ pub(crate) fn minimum(disk: &Arc<dyn Device>, options: &Options) -> Result<Block
     Ok(blocks)
 }
 
-/// Makes a volume as small as can be.
-pub(crate) fn minimize(disk: &Arc<dyn Device>, options: &Options) -> Result<Outcome> {
-    let mut outcome = run::to_blocks(disk, size_of(disk)?, options)?;
+/// Makes a volume as small as can be; `begun` as for [`run::to_blocks`].
+pub(crate) fn minimize(disk: &Arc<dyn Device>, options: &Options, begun: &Cell<bool>) -> Result<Outcome> {
+    let mut outcome = run::to_blocks(disk, size_of(disk)?, options, begun)?;
     while let Some(less) = pass(disk, options)? {
-        let step = less.carry_out()?;
+        let step = less.carry_out(begun)?;
         outcome.after = step.after;
         outcome.blocks_moved += step.blocks_moved;
         outcome.inodes_moved += step.inodes_moved;

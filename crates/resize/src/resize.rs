@@ -7,6 +7,7 @@ use crate::target;
 use crate::volume::Volume;
 use hectare_device::{Device, Reason};
 use hectare_units::{BlockSize, Blocks, Bytes};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A size asked for.
@@ -28,8 +29,9 @@ pub enum Target {
 /// it shrinks if `cuts` says so and it can be cut; what is longer already stays.
 ///
 /// # Errors
-/// [`Error::Refused`] and [`Error::Size`] say what to do; nothing was changed then. After an error of the
-/// device the volume is as it was, or has a journal to be replayed, or must be checked with e2fsck.
+/// [`Error::Refused`] and [`Error::Size`] say what to do; nothing was changed then. [`Error::PartWay`] is for what
+/// failed later: the volume has a journal to be replayed or must be checked with e2fsck, and the device keeps
+/// its new length. After any other error volume and device are as they were.
 pub fn resize(disk: &Arc<dyn Device>, to: Target, cuts: bool, options: &Options) -> Result<Outcome> {
     let volume = look(disk)?;
     let (size, before) = (volume.geometry().block_size, volume.geometry().blocks_count);
@@ -47,7 +49,7 @@ pub fn resize(disk: &Arc<dyn Device>, to: Target, cuts: bool, options: &Options)
         return Err(Error::Size(reason));
     }
     drop(volume);
-    let len = disk.len();
+    let (len, begun) = (disk.len(), Cell::new(false));
     if blocks.bytes(size) > len {
         disk.resize(blocks.bytes(size)).map_err(|error| {
             let wanted = blocks.bytes(size);
@@ -56,12 +58,14 @@ pub fn resize(disk: &Arc<dyn Device>, to: Target, cuts: bool, options: &Options)
         })?;
     }
     let done = match to {
-        Target::Min => minimum::minimize(disk, options),
-        _ => run::to_blocks(disk, blocks, options),
+        Target::Min => minimum::minimize(disk, options, &begun),
+        _ => run::to_blocks(disk, blocks, options, &begun),
     };
     match done {
         Ok(outcome) if cuts && outcome.after < outcome.before => cut(disk, size, outcome),
         Ok(outcome) => Ok(outcome),
+        // The new volume may be there, or come out of the log, and reach beyond the old end.
+        Err(error) if begun.get() => Err(Error::PartWay(Box::new(error))),
         Err(error) => {
             if disk.len() > len {
                 disk.resize(len)?;

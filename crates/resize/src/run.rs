@@ -18,6 +18,7 @@ use hectare_ext4::superblock::{STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_units::Blocks;
 use rangemap::RangeSet;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,8 +55,13 @@ pub struct Outcome {
 }
 
 /// Makes the volume on `disk` have `blocks` blocks. The device is as long as the longer of both already; it
-/// is not cut.
-pub(crate) fn to_blocks(disk: &Arc<dyn Device>, blocks: Blocks, options: &Options) -> Result<Outcome> {
+/// is not cut. `begun` is set before anything is written that the volume on disk uses.
+pub(crate) fn to_blocks(
+    disk: &Arc<dyn Device>,
+    blocks: Blocks,
+    options: &Options,
+    begun: &Cell<bool>,
+) -> Result<Outcome> {
     let mut run = Run::begin(disk, options, true)?;
     let before = run.volume.geometry().blocks_count;
     let new = target::superblock(&run.volume.sb, blocks, options.width)?;
@@ -66,7 +72,7 @@ pub(crate) fn to_blocks(disk: &Arc<dyn Device>, blocks: Blocks, options: &Option
         let unchecked = std::mem::take(&mut run.outcome.unchecked);
         run = Run::staged(disk, options, &new)?.with_journal(&new)?;
         run.outcome.unchecked = unchecked;
-        run.finish()?;
+        run.finish(begun)?;
     }
     Ok(Outcome { before, after, block_size, ..run.outcome })
 }
@@ -106,12 +112,12 @@ impl<'a> Attempt<'a> {
         Arc::<Staging>::clone(&self.run.volume.staged)
     }
 
-    /// Does it. The device is not cut.
-    pub(crate) fn carry_out(self) -> Result<Outcome> {
+    /// Does it. The device is not cut. `begun` as for [`to_blocks`].
+    pub(crate) fn carry_out(self, begun: &Cell<bool>) -> Result<Outcome> {
         let (before, after) = (self.before, self.after());
         let block_size = self.new.geometry().block_size.get();
         let mut run = self.run.with_journal(&self.new)?;
-        run.finish()?;
+        run.finish(begun)?;
         Ok(Outcome { before, after, block_size, ..run.outcome })
     }
 }
@@ -334,8 +340,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Checks what is staged, and writes it.
-    fn finish(&mut self) -> Result<()> {
+    /// Checks what is staged, and writes it; `begun` as for [`to_blocks`].
+    fn finish(&mut self, begun: &Cell<bool>) -> Result<()> {
         if let Some(problem) = self.check()? {
             return Err(Error::Unsound(problem));
         }
@@ -343,7 +349,7 @@ impl<'a> Run<'a> {
         self.volume.copies.make(&*self.volume.disk, size)?;
         let mut previous = None;
         for transaction in &self.transactions {
-            let is_safe = transaction.write(&self.volume.disk, previous, self.options.now)?;
+            let is_safe = transaction.write(&self.volume.disk, previous, self.options.now, begun)?;
             self.outcome.in_place |= !is_safe;
             previous = Some(transaction);
         }

@@ -13,12 +13,15 @@ use crate::{hidden, journal, quotas, reseal};
 use Feature::{Compat as C, Incompat as I, RoCompat as R};
 use hectare_ext4::checksum::{Seed, crc32c};
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
-use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_ext4::inode::{Inode, InodeFlags, Kind, LARGE_FILE};
 use hectare_ext4::quota;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::ENCODING_UTF8_12_1;
 use hectare_resize::CONVERTED;
 use hectare_units::InodeNr;
+
+/// The inode of the blocks that are kept for growing.
+const KEPT_BLOCKS: InodeNr = InodeNr::new(7);
 
 /// Features that can be turned on and off.
 const BOTH: Features = Features {
@@ -237,10 +240,19 @@ fn refuse_impossible(volume: &mut Volume<'_>, before: &Features, goal: &Features
     }
     let named = [
         (I(Incompat::CASEFOLD), "is a directory without regard to case: remove it first"),
-        (R(RoCompat::LARGE_FILE), "has more than 2 GiB: remove it first"),
+        (R(RoCompat::LARGE_FILE), "has 2 GiB or more: remove it first"),
         (R(RoCompat::HUGE_FILE), "has more than 2 TiB: remove it first"),
         (R(RoCompat::DIR_NLINK), "is a directory with more than 65,000 directories: remove some first"),
     ];
+    if goes(R(RoCompat::LARGE_FILE))
+        && goal.compat.contains(Compat::RESIZE_INODE)
+        && volume.inode(KEPT_BLOCKS)?.size >= LARGE_FILE.get()
+    {
+        return refuse(
+            "-O ^large_file: what is kept for growing (inode 7) is a file of 2 GiB or more: \
+             turn it off as well (-O ^resize_inode)",
+        );
+    }
     for (feature, reason) in named.into_iter().filter(|(feature, _)| goes(*feature)) {
         if let Some(nr) = find_inode(volume, |inode| uses(inode, feature))? {
             return Err(Error::refused(format!("inode {nr} {reason}")));
@@ -255,7 +267,7 @@ fn uses(inode: &Inode, feature: Feature) -> bool {
     match feature {
         I(Incompat::CASEFOLD) => inode.flags.contains(InodeFlags::CASEFOLD),
         I(Incompat::EA_INODE) => inode.flags.contains(InodeFlags::EA_INODE),
-        R(RoCompat::LARGE_FILE) => inode.kind() == Some(Kind::File) && inode.size >= 1 << 31,
+        R(RoCompat::LARGE_FILE) => inode.kind() == Some(Kind::File) && inode.size >= LARGE_FILE.get(),
         R(RoCompat::HUGE_FILE) => {
             inode.flags.contains(InodeFlags::HUGE_FILE) || inode.sectors > u64::from(u32::MAX)
         }
@@ -269,7 +281,7 @@ fn find_inode(volume: &mut Volume<'_>, is: impl Fn(&Inode) -> bool) -> Result<Op
     let sb = volume.sb().clone();
     let mut found = None;
     volume.each_inode(&mut |_, nr, slot, in_use| {
-        if in_use && found.is_none() && nr.get() != 7 && is(&Inode::parse_unsealed(slot, nr, &sb)?) {
+        if in_use && found.is_none() && nr != KEPT_BLOCKS && is(&Inode::parse_unsealed(slot, nr, &sb)?) {
             found = Some(nr);
         }
         Ok(())

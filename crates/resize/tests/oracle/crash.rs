@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A resize whose crashes are judged.
-struct Case {
-    pair: Pair,
+pub(crate) struct Case {
+    pub(crate) pair: Pair,
     width: Width,
     /// Whether a journal, its own or one on loan, takes everything.
     is_safe: bool,
@@ -28,7 +28,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(combo: &str, more: &[&str], from: u64, to: u64) -> Self {
+    pub(crate) fn new(combo: &str, more: &[&str], from: u64, to: u64) -> Self {
         Self {
             pair: Pair::new(combo, more, from, to),
             width: Width::AsNeeded,
@@ -46,7 +46,7 @@ impl Case {
     }
 
     /// Everything in a volume of this kind.
-    fn entries(&self, image: &Path) -> Result<Vec<Entry>, Skip> {
+    pub(crate) fn entries(&self, image: &Path) -> Result<Vec<Entry>, Skip> {
         if self.is_external { hectare_oracle::dumped(image) } else { self.pair.entries(image) }
     }
 
@@ -88,7 +88,7 @@ fn cases() -> Vec<Case> {
 
 /// What a state becomes before it is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum First {
+pub(crate) enum First {
     /// e2fsck -p, as at boot.
     Fsck,
     /// The kernel mounts it, writes to it and closes it.
@@ -170,7 +170,7 @@ fn use_external_journal(image: &Path) -> Result<PathBuf, Skip> {
 }
 
 /// Judges a state of a volume, which may have a journal in another file.
-fn mend(
+pub(crate) fn mend(
     case: &Case,
     (file, journal): (&Path, Option<&Path>),
     before: &[Entry],

@@ -4,6 +4,7 @@
 
 mod cancel;
 mod crash;
+mod failing;
 mod fields;
 mod pairs;
 mod sizes;
