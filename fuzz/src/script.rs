@@ -151,7 +151,7 @@ impl<'a> Run<'a, '_> {
 
     fn creation(&mut self) -> Creation {
         let word = self.input.word();
-        Creation { permissions: word & 0o7777, uid: u32::from(word >> 12) * 70_000, gid: 5 }
+        Creation { permissions: word & 0o7777, umask: 0, uid: u32::from(word >> 12) * 70_000, gid: 5 }
     }
 
     fn step(&mut self, what: u8) -> Result<()> {

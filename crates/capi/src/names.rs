@@ -28,7 +28,7 @@ pub extern "C" fn hectare_mkdir(volume: *mut hectare_volume, path: *const c_char
 /// What is made belongs to root, or to the group of a directory that passes that on.
 fn creation(mode: u32) -> Creation {
     let permissions = u16::try_from(mode & 0o7777).unwrap_or_default();
-    Creation { permissions, uid: 0, gid: 0 }
+    Creation { permissions, umask: 0, uid: 0, gid: 0 }
 }
 
 /// Makes a pipe, a socket, a device with these numbers, or an empty file: `mode` is that of mknod(2),

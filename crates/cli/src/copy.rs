@@ -167,6 +167,10 @@ pub(crate) trait Target: Sync {
     fn find(&self, dir: &Self::Dir, name: &[u8]) -> Result<Option<Kind>, Reason>;
     /// Opens an existing directory.
     fn enter(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::Dir, Reason>;
+    /// The permissions to make something with, from those that are wanted.
+    fn new_mode(&self, wanted: u16) -> u16 {
+        crate::umask::apply(wanted)
+    }
     /// Makes a directory.
     fn make_dir(&self, dir: &Self::Dir, name: &[u8], mode: u16) -> Result<Self::Dir, Reason>;
     /// Creates a regular file, or truncates the existing one.

@@ -7,8 +7,8 @@ pub(crate) fn apply(mode: u16) -> u16 {
     mode & !os::umask()
 }
 
-/// How a new file or directory is made for this user: owner, group, and permissions after the umask.
+/// How a new file or directory is made for this user: owner, group, permissions, and the umask.
 pub(crate) fn creation(mode: u16) -> hectare_engine::Creation {
     let (uid, gid) = os::owner();
-    hectare_engine::Creation { permissions: apply(mode), uid, gid }
+    hectare_engine::Creation { permissions: mode, umask: os::umask(), uid, gid }
 }

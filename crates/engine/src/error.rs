@@ -41,8 +41,8 @@ pub enum Error {
     /// The directory holds entries.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// A name is longer than 255 bytes, or a symlink's target longer than a block.
-    #[error("a name is longer than 255 bytes, or the target of a symbolic link longer than a block")]
+    /// A name is longer than 255 bytes, or a symlink's target longer than a block or 4095 bytes.
+    #[error("a name is longer than 255 bytes, or a symbolic link's target than a block or 4095 bytes")]
     NameTooLong,
     /// A size beyond what the format or the file's map can hold.
     #[error("the file would be larger than the format allows")]
@@ -118,6 +118,9 @@ pub enum Error {
     /// Another host may have the volume in use (MMP, `EBUSY`); the text says what to do.
     #[error("{0}")]
     InUse(String),
+    /// It is the root directory, or the `.` or `..` of one, which always stay (`EBUSY`).
+    #[error("{0}")]
+    Busy(&'static str),
     /// A write that the format allows but this program does not do yet, named.
     #[error("{0}")]
     Unsupported(String),
@@ -188,7 +191,7 @@ impl Error {
             Self::Closed => 9,
             Self::OutOfMemory(_) => 12,
             Self::PermissionDenied => 13,
-            Self::InUse(_) => 16,
+            Self::InUse(_) | Self::Busy(_) => 16,
             Self::Exists => 17,
             Self::OtherProject | Self::OtherVolume => 18,
             Self::NotADirectory => 20,

@@ -33,8 +33,10 @@ use std::thread;
 
 /// The device of all connections.
 pub(crate) const DEVICE: &str = "/dev/fuse";
-/// Bytes of a request besides the data of a write: the kernel wants room for its headers.
+/// Bytes of a request besides its data: the kernel wants room for its headers.
 const REQUEST_HEAD: u32 = 4096;
+/// The longest value of an attribute (`XATTR_SIZE_MAX`), which comes in one request however short writes are.
+const ATTRIBUTE_MAX: u32 = 65_536;
 
 /// A server that answers requests.
 pub(crate) trait Server: Send + Sync + 'static {
@@ -167,7 +169,8 @@ pub(crate) fn run<S: Server>(
 
 /// Serves a channel until the kernel hangs up.
 fn serve<S: Server>(session: &Arc<Session<S>>, channel: &OwnedFd) -> io::Result<()> {
-    let mut buffer = vec![0; usize_of(session.transfer_max.saturating_add(REQUEST_HEAD))];
+    let data = session.transfer_max.max(ATTRIBUTE_MAX);
+    let mut buffer = vec![0; usize_of(data.saturating_add(REQUEST_HEAD))];
     let mut reply = Reply::default();
     while let Some(len) = next(channel, &mut buffer)? {
         let message = &buffer[..len];

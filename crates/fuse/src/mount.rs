@@ -38,6 +38,8 @@ const SUBTYPE: &str = "hectare";
 /// The block size of a `fuseblk` mount: reported to programs as the unit to read and write in. All devices
 /// have such blocks.
 const BLOCK: u32 = 4096;
+/// `AT_STATX_DONT_SYNC` (linux/stat.h), which rustix does not name for musl.
+const STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
 
 /// A mounted connection; dropping it detaches it.
 pub(crate) struct Mounted {
@@ -243,7 +245,7 @@ impl Mounted {
     fn hold(&self) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = open(&self.dir, flags, Mode::empty()).ok().filter(|_| !self.by_helper)?;
-        let unasked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let unasked = AtFlags::EMPTY_PATH | STATX_DONT_SYNC;
         let found = statx(&root, c"", unasked, StatxFlags::empty()).ok()?;
         ((found.stx_dev_major, found.stx_dev_minor) == self.device).then_some(root)
     }

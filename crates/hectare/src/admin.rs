@@ -18,6 +18,35 @@
 //! From then on they continue to their end: what they write is short, and a volume that is half changed helps
 //! nobody.
 //!
+//! # Mending
+//!
+//! A repair is staged in memory and judged by the checker; only what it finds sound is written, and what was there
+//! is kept in an undo file, if there is one ([`repair::undo`]).
+//!
+//! ```
+//! use hectare::admin::repair::{self, Options, Staged};
+//! use hectare::device::{Bytes, Device, MemoryDevice};
+//! use hectare::mkfs;
+//! use std::{fs::File, sync::Arc};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let undo_file = folder.path().join("disk.undo");
+//! // Of an image: FileOptions::new().write(true).open("disk.img")?
+//! let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(Bytes::mib(64)));
+//! mkfs::Format::new().on_device(&*device)?;
+//! device.write_at(Bytes::new(1024 + 16), &[7])?; // the superblock's count of free inodes
+//! let options = Options { now: 1_700_000_000, ..Options::default() };
+//! let staged = Staged::new(Arc::clone(&device));
+//! let repaired = staged.repair(&options)?;
+//! assert!(!repaired.mends.is_empty() && !repaired.loses());
+//! let undo = File::create(&undo_file)?;
+//! repair::write_out(&staged, &repaired.order, options.now, Some(&undo), || undo.sync_all())?;
+//! # assert!(hectare::check::check_device(&*device, &Default::default())?.is_clean());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Resizing
+//!
 //! ```
 //! use hectare::admin::{Until, resize::{self, Target, Width}};
 //! use hectare::device::{Bytes, Device, MemoryDevice};

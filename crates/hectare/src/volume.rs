@@ -33,6 +33,9 @@ pub struct VolumeOptions {
     direct: bool,
 }
 
+/// What most processes have: new files are 0644, directories 0755.
+const UMASK: u16 = 0o022;
+
 impl Default for VolumeOptions {
     fn default() -> Self {
         Self::new()
@@ -43,7 +46,7 @@ impl VolumeOptions {
     /// For reading only; what is made later belongs to user and group 0.
     #[must_use]
     pub fn new() -> Self {
-        let creation = Creation { permissions: 0o755, uid: 0, gid: 0 };
+        let creation = Creation { permissions: 0o777, umask: UMASK, uid: 0, gid: 0 };
         Self { engine: hectare_engine::OpenOptions::read_only(), creation, direct: false }
     }
 
@@ -370,7 +373,7 @@ impl Volume {
     /// # Errors
     /// If there is something at the path, no directory above it, or the format has no room for the numbers.
     pub fn mknod(&self, path: impl VolumePath, node: NewNode<'_>, mode: u32) -> Result<()> {
-        let creation = Creation { permissions: mode_bits(mode), ..self.creation };
+        let creation = Creation { permissions: mode_bits(mode), umask: 0, ..self.creation };
         self.at(path, |engine, path| engine.make(path, node, creation)).map(drop)
     }
 
@@ -481,11 +484,13 @@ impl Volume {
         let mut links = 0;
         while let Some(name) = left.pop() {
             let here = done.last().map_or(InodeNr::ROOT, |(_, nr)| *nr);
-            if name == b".." {
+            if name == b"." || name == b".." {
                 if !self.engine.stat(here)?.is_dir() {
                     return Err(Cause::NotADirectory);
                 }
-                done.pop();
+                if name == b".." {
+                    done.pop();
+                }
                 continue;
             }
             let found = self.engine.lookup(here, &name)?;
@@ -552,10 +557,11 @@ impl Volume {
     }
 }
 
-/// The names of a path, the first one last.
+/// The names of a path, the first one last; a slash at its end is one to the directory itself.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
-    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-    names.rev().map(<[u8]>::to_vec).collect()
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let end = path.ends_with(b"/").then_some(&b"."[..]);
+    names.chain(end).rev().map(<[u8]>::to_vec).collect()
 }
 
 impl std::fmt::Debug for Volume {

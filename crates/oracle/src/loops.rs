@@ -7,6 +7,7 @@ use crate::wait::{PATIENCE, PAUSE};
 use crate::{Skip, is_root, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -25,6 +26,9 @@ pub enum Access {
 pub struct LoopDevice {
     image: PathBuf,
     path: PathBuf,
+    /// Whether the kernel was asked to free it at its last close. Once it is free another process may attach its
+    /// own image, which asking again would detach.
+    detached: AtomicBool,
 }
 
 impl LoopDevice {
@@ -51,7 +55,7 @@ impl LoopDevice {
         // As in the kernel's report of its devices.
         let image = image.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", image.display()));
         let path = attach(&image, access, sector)?;
-        Ok(Self { image, path })
+        Ok(Self { image, path, detached: AtomicBool::new(false) })
     }
 
     /// The device.
@@ -60,10 +64,13 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Detaches the image, now or at the last close.
+    /// Detaches the image, now or at the last close; does nothing after it has.
     pub(crate) fn detach(&self) {
-        if let Some(mut losetup) = tool("losetup") {
-            tool::run(losetup.arg("-d").arg(&self.path));
+        if !self.detached.load(Ordering::Relaxed)
+            && let Some(mut losetup) = tool("losetup")
+        {
+            let said = tool::run(losetup.arg("-d").arg(&self.path));
+            self.detached.store(said.succeeded(), Ordering::Relaxed);
         }
     }
 

@@ -161,6 +161,28 @@ impl KernelMount {
         self.device.path()
     }
 
+    /// The bytes of the image while it is mounted, as they were at one moment. The kernel may write blocks back
+    /// during a read (any `sync` on the machine makes it), which would mix old blocks with a new log. So the
+    /// image is read until two reads agree.
+    ///
+    /// # Panics
+    /// If it can't be read, or changes all the time.
+    #[track_caller]
+    #[must_use]
+    pub fn image_at_rest(&self) -> Vec<u8> {
+        let read =
+            || fs::read(&self.image).unwrap_or_else(|error| panic!("{}: {error}", self.image.display()));
+        let mut before = read();
+        for _ in 0..100 {
+            let now = read();
+            if now == before {
+                return now;
+            }
+            before = now;
+        }
+        panic!("{} changes all the time", self.image.display());
+    }
+
     /// Unmounts and detaches now, instead of at the end of the scope.
     ///
     /// # Panics

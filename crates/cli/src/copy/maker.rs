@@ -58,8 +58,9 @@ impl<O: Origin, T: Target> Maker<'_, O, T> {
         })
     }
 
+    /// The mode of what is made in the target.
     pub(super) fn mode(&self, meta: &Meta) -> u16 {
-        if self.options.preserve { meta.mode } else { crate::umask::apply(meta.mode & 0o777) }
+        if self.options.preserve { meta.mode } else { self.target.new_mode(meta.mode & 0o777) }
     }
 
     /// Opens a file, and makes it in the target; `None` if it can't be read, which is reported.

@@ -4,7 +4,7 @@ use super::{Content, Meta, Named, Origin, Reason, Special, Target, Xattrs};
 use crate::image::Image;
 use crate::umask;
 use crate::walk::Entries;
-use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow};
+use hectare_engine::{Caller, Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow};
 use hectare_host::Identity;
 use hectare_units::InodeNr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Inside<'_> {
     }
 
     fn creation(&self, mode: u16) -> Creation {
-        Creation { permissions: mode, ..umask::creation(0) }
+        umask::creation(mode)
     }
 
     fn make(&self, dir: InodeNr, name: &[u8], node: NewNode<'_>, mode: u16) -> Result<InodeNr, Reason> {
@@ -146,6 +146,11 @@ impl Target for Inside<'_> {
         self.volume().lookup(*dir, name).map_err(reason)
     }
 
+    /// The umask goes along ([`umask::creation`]): whether it counts, the directory's default ACL decides.
+    fn new_mode(&self, wanted: u16) -> u16 {
+        wanted
+    }
+
     fn make_dir(&self, dir: &InodeNr, name: &[u8], mode: u16) -> Result<InodeNr, Reason> {
         self.make(*dir, name, NewNode::Directory, mode)
     }
@@ -158,7 +163,8 @@ impl Target for Inside<'_> {
         };
         let file = self.volume().open_inode(nr).map_err(reason)?;
         if there {
-            file.set_len(0).map_err(reason)?;
+            // The rights of the program that was there are not the new one's.
+            file.drop_privileges(&Caller::ROOT).and_then(|_| file.set_len(0)).map_err(reason)?;
         }
         Ok(file)
     }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 /// user may write to a file whose size changes; setting times to the present is allowed to users with
 /// write permission ([`crate::Volume::permission`]), and then done with [`crate::Volume::touch`].
 pub(crate) fn change_as(core: &Core, nr: InodeNr, changes: &Changes, caller: &Caller<'_>) -> Result<()> {
+    changes.check()?;
     let inode = core.state.inode(nr)?;
     check_rights(&inode.get(), changes, caller)?;
     if let Some(size) = changes.size {
@@ -45,42 +46,45 @@ pub(crate) fn change_as(core: &Core, nr: InodeNr, changes: &Changes, caller: &Ca
 }
 
 /// Clears what must not survive a write by a user: set-id bits, unless the user may keep them, and file
-/// capabilities. Called before the first write; most files have neither, and then it costs a lookup.
+/// capabilities. Called before writes; most files have neither, which is remembered.
 /// Returns whether there was anything to clear.
-pub(crate) fn drop_privileges(core: &Core, nr: InodeNr, caller: &Caller<'_>) -> Result<bool> {
-    let inode = core.state.inode(nr)?;
-    let plan =
-        |data: &Inode| Ok::<_, Error>((kept_mode(data, caller, false), has_capability(core, nr, data)?));
-    {
+pub(crate) fn drop_privileges(core: &Core, inode: &Arc<CachedInode>, caller: &Caller<'_>) -> Result<bool> {
+    let keeps_mode = || {
         let data = inode.get();
-        if plan(&data)? == (data.mode, false) {
-            return Ok(false);
-        }
+        kept_mode(&data, caller, false) == data.mode
+    };
+    if keeps_mode() && (inode.is_harmless() || find_harmless(core, inode)?) {
+        return Ok(false);
     }
     reclaim::retry(core, || {
         let _operation = inode.lock().write();
         core.check_takes_changes()?;
         inode.check_alive()?;
-        Deed::Grow.check(inode.get().flags, nr)?;
-        let (mode, capability) = plan(&inode.get())?;
-        if capability {
-            drop_capability(core, &inode)?;
-        }
+        Deed::Grow.check(inode.get().flags, inode.nr())?;
+        drop_capability(core, inode)?;
+        let mode = kept_mode(&inode.get(), caller, false);
         let permissions = (mode != inode.get().mode).then_some(mode & 0o7777);
-        stat::change_locked(core, &inode, &Changes { permissions, ..Changes::default() })
+        stat::change_locked(core, inode, &Changes { permissions, ..Changes::default() })
     })?;
-    core.sync_if_asked(&inode)?;
+    core.sync_if_asked(inode)?;
     Ok(true)
 }
 
 /// The part of a umask that counts for new files in a directory: none, if the directory has a default
-/// ACL, which then decides alone ([`Creation`](crate::Creation) takes permissions with the umask
-/// applied).
+/// ACL, which then decides alone.
 pub(crate) fn umask_in(core: &Core, directory: InodeNr, umask: u16) -> Result<u16> {
     let dir = core.state.directory(directory)?;
     let _operation = dir.lock().read();
     let has_default = xattr_read::has_default_acl(core, directory, &dir.get())?;
     Ok(if has_default { 0 } else { umask })
+}
+
+/// Whether an inode has no file capabilities; remembered, if so.
+fn find_harmless(core: &Core, inode: &CachedInode) -> Result<bool> {
+    let _operation = inode.lock().read();
+    let harmless = !has_capability(core, inode.nr(), &inode.get())?;
+    inode.set_harmless(harmless);
+    Ok(harmless)
 }
 
 /// Removes the file capabilities of an inode, if it has any.

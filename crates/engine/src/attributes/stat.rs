@@ -4,14 +4,14 @@ use crate::attributes::{freeing, grow, xattr_store};
 use crate::data::checks::Source;
 use crate::data::writeback;
 use crate::data::{reclaim, truncate};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::space::piece::cluster_sectors;
 use crate::space::quota;
 use crate::state::{Core, State};
 use crate::stores::inode_cache::CachedInode;
-use crate::stores::quotas::{Claim, Owners};
+use crate::stores::quotas::{Claim, Owners, SECTOR};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
@@ -35,7 +35,8 @@ pub struct Metadata {
     pub gid: u32,
     /// Bytes of content.
     pub size: u64,
-    /// 512-byte sectors in use, metadata included.
+    /// 512-byte sectors in use, metadata included. The content of a file in its inode counts, as in the kernel,
+    /// although it takes no block: programs take a file without sectors for one hole.
     pub sectors: u64,
     /// The volume's block size in bytes.
     pub block_size: u32,
@@ -79,6 +80,8 @@ impl Metadata {
         let kind = inode
             .kind()
             .ok_or_else(|| Corrupt::new("the inode", Place::Inode(nr), "it is in use but has no kind"))?;
+        // `ext4_file_getattr`; of directories and links the kernel counts none.
+        let inside = if kind == Kind::File && inode.is_inline() { inode.size.div_ceil(SECTOR) } else { 0 };
         let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
         Ok(Self {
             inode: nr,
@@ -88,7 +91,7 @@ impl Metadata {
             uid: inode.uid,
             gid: inode.gid,
             size: inode.size,
-            sectors: inode.sectors,
+            sectors: inode.sectors + inside,
             block_size: block_size.get(),
             device: if is_device { inode.device_number() } else { DeviceNumber::default() },
             atime: inode.atime,
@@ -141,8 +144,29 @@ pub struct Changes {
     pub crtime: Option<Timestamp>,
 }
 
+/// What stands for no user and no group (`chown(2)`): Linux shows another in its place, and lets nobody write.
+const NO_ID: u32 = u32::MAX;
+
+/// Returns an error for owners that nobody is.
+pub(crate) fn check_owners(uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    match (uid, gid) {
+        (Some(NO_ID), _) | (_, Some(NO_ID)) => {
+            Err(Error::Invalid("4294967295 stands for no user and no group, and nothing can belong to it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Changes {
+    /// Returns an error for what no inode can have.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_owners(self.uid, self.gid)
+    }
+}
+
 /// Changes an inode's permissions, owners, times or size.
 pub(crate) fn change(core: &Core, nr: InodeNr, changes: &Changes) -> Result<()> {
+    changes.check()?;
     let inode = core.state.inode(nr)?;
     if let Some(size) = changes.size {
         truncate::set_size(core, &inode, size, Source::Caller)?;

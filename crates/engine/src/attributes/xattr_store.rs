@@ -255,16 +255,17 @@ pub(crate) fn leave_attribute_block(
     Ok(OldBlock::Ended)
 }
 
-/// What a new inode inherits from its directory's default ACL: its mode, and its attributes.
+/// What a new inode inherits from its directory's default ACL: its mode, and its attributes. Without one its mode
+/// is the wanted one, without the bits of the umask.
 pub(crate) fn inherited_acl(
     core: &Core,
     parent: InodeNr,
     parent_data: &Inode,
-    mode: u16,
+    (mode, umask): (u16, u16),
 ) -> Result<(u16, Vec<Attr>)> {
     let attrs = core.state.attributes(parent, parent_data)?;
     let Some(default) = attrs.iter().find(|attr| attr.name.index() == Index::ACL_DEFAULT) else {
-        return Ok((mode, Vec::new()));
+        return Ok((mode & !umask, Vec::new()));
     };
     let acl = xattr_read::acl_of(core, Owner::of(parent, parent_data), default)?;
     let inherited = acl.inherit(mode);

@@ -61,6 +61,10 @@ pub(crate) fn set_attribute(
             caller.map_or(Ok(()), |caller| {
                 xattr_permission::check_changes_attribute(core, inode.nr(), data, &name, caller)
             })?;
+            let is_acl = matches!(name.index(), Index::ACL_ACCESS | Index::ACL_DEFAULT);
+            if is_acl && data.kind() == Some(FileKind::Symlink) {
+                return Err(Error::Unsupported("a symbolic link has no ACL".to_owned()));
+            }
             let Some(stored) = &stored else { return remove_if_there(attrs, &name) };
             if name.index() == Index::ACL_ACCESS {
                 let acl = Acl::from_xattr(value).ok().flatten();
@@ -128,6 +132,7 @@ fn change_stored(
     inode: &Arc<CachedInode>,
     change: impl FnOnce(&mut Inode, &mut Vec<Attr>) -> Result<()>,
 ) -> Result<()> {
+    inode.set_harmless(false);
     let mut attrs = core.state.attributes(inode.nr(), &inode.get())?;
     let mut changed = inode.get().clone();
     change(&mut changed, &mut attrs)?;

@@ -47,6 +47,15 @@ pub(crate) fn check_size(core: &Core, inode: &CachedInode, at: u64, len: u64) ->
     within(size_max(core, MapKind::of(inode.get().flags)), at, len)
 }
 
+/// How many of `len` bytes from `at` on the file can hold: what goes over its largest size is cut off, as by
+/// Linux, and an error if that is all.
+pub(crate) fn fitting(core: &Core, inode: &CachedInode, at: u64, len: u64) -> Result<u64> {
+    match size_max(core, MapKind::of(inode.get().flags)).saturating_sub(at) {
+        0 => Err(Error::FileTooLarge),
+        room => Ok(len.min(room)),
+    }
+}
+
 fn within(max: u64, at: u64, len: u64) -> Result<u64> {
     at.checked_add(len).filter(|end| *end <= max).ok_or(Error::FileTooLarge)
 }

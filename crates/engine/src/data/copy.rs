@@ -35,7 +35,8 @@ enum Found {
 }
 
 /// Copies up to `len` bytes between two places of files; `whose` says whether the target's times change.
-/// Returns how many bytes: fewer at the end of the source, or if the volume becomes full.
+/// Returns how many bytes: fewer at the end of the source, if the volume becomes full, or the target as large as it
+/// can be.
 pub(crate) fn copy(
     core: &Core,
     (source, at): FilePlace<'_>,
@@ -45,8 +46,8 @@ pub(crate) fn copy(
 ) -> Result<u64> {
     core.check_takes_changes()?;
     let len = len.min(checks::content_end(source).saturating_sub(at));
-    let target_end = checks::check_size(core, target, target_at, len)?;
-    if source.nr() == target.nr() && at < target_end && target_at < at + len {
+    let len = checks::fitting(core, target, target_at, len)?;
+    if source.nr() == target.nr() && at < target_at + len && target_at < at + len {
         return Err(Error::Invalid("the ranges to copy between overlap"));
     }
     let (mut done, mut buffer) = (0, Vec::new());

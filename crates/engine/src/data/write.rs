@@ -5,6 +5,8 @@
 //! end of a file are buffered ([`crate::data::append`]). Files with journalled data take another path
 //! ([`crate::data::journalled`]); all others are written piece by piece ([`crate::data::pieces`]).
 //!
+//! What goes over the largest size of a file is not written, as on Linux: the call returns how much was.
+//!
 //! | write              | inside written blocks | unwritten blocks or holes           | beyond the size |
 //! |--------------------|-----------------------|-------------------------------------|-----------------|
 //! | operation lock     | shared, and a range   | exclusive                           | exclusive       |
@@ -15,10 +17,11 @@ use crate::data::{append, checks, clear, inline, journalled, overwrite, pieces, 
 use crate::error::Result;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
-use hectare_units::u64_of;
+use hectare_units::{index_of, u64_of};
 use std::sync::Arc;
 
-/// Writes bytes to a file. Returns how many were written: all, or those before the volume was full.
+/// Writes bytes to a file. Returns how many were written: all, or those before the volume was full or the file as
+/// large as it can be.
 pub(crate) fn write(
     core: &Core,
     inode: &Arc<CachedInode>,
@@ -30,7 +33,7 @@ pub(crate) fn write(
     if data.is_empty() {
         return Ok(0);
     }
-    let end = checks::check_size(core, inode, at, u64_of(data.len()))?;
+    let (data, end) = fitting(core, inode, at, data)?;
     let gathers = inode.delayed().end() == Some(at);
     if !gathers && overwrite::overwrite(core, inode, at, data, source)? {
         return Ok(data.len());
@@ -44,7 +47,7 @@ pub(crate) fn write(
 }
 
 /// Writes bytes at the end of a file, which no other call moves meanwhile. Returns where they begin, and how many
-/// were written: all, or those before the volume was full.
+/// were written: as [`write`].
 pub(crate) fn write_at_end(core: &Core, inode: &Arc<CachedInode>, data: &[u8]) -> Result<(u64, usize)> {
     core.check_takes_changes()?;
     let (at, done) = {
@@ -53,11 +56,17 @@ pub(crate) fn write_at_end(core: &Core, inode: &Arc<CachedInode>, data: &[u8]) -
         if data.is_empty() {
             return Ok((at, 0));
         }
-        let end = checks::check_size(core, inode, at, u64_of(data.len()))?;
+        let (data, end) = fitting(core, inode, at, data)?;
         (at, write_locked(core, inode, at, data, end, Source::Caller)?)
     };
     follow_up(core, inode)?;
     Ok((at, done))
+}
+
+/// The part of `data` that the file can hold from byte `at` on, and where it ends.
+fn fitting<'a>(core: &Core, inode: &CachedInode, at: u64, data: &'a [u8]) -> Result<(&'a [u8], u64)> {
+    let len = checks::fitting(core, inode, at, u64_of(data.len()))?;
+    Ok((&data[..index_of(len)], at + len))
 }
 
 /// What follows a write, without the operation lock: buffers over their limits are placed, and a file that

@@ -9,7 +9,7 @@
 //! would pass 65,000 has 1 from then on, which means "unknown".
 
 use crate::attributes::xattr_store::{self, Plan};
-use crate::attributes::{flags, freeing};
+use crate::attributes::{flags, freeing, stat};
 use crate::data::{device, reclaim};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
@@ -107,6 +107,9 @@ pub(crate) fn create(
     Ok(made)
 }
 
+/// One more than the bytes of the longest target that Linux takes (`PATH_MAX`, with a NUL).
+const TARGET_END: usize = 4096;
+
 fn check_target(core: &Core, target: &[u8]) -> Result<()> {
     if target.is_empty() {
         return Err(Error::NotFound);
@@ -114,7 +117,7 @@ fn check_target(core: &Core, target: &[u8]) -> Result<()> {
     if target.contains(&0) {
         return Err(Error::Invalid("a symbolic link's target holds no NUL"));
     }
-    if target.len() >= core.state.geometry().block_size.len() {
+    if target.len() >= core.state.geometry().block_size.len().min(TARGET_END) {
         return Err(Error::NameTooLong);
     }
     Ok(())
@@ -182,12 +185,13 @@ pub(crate) type Prepared = (Inode, Plan);
 
 /// The inode to be made, with what it inherits.
 pub(crate) fn prepare(core: &Core, dir: &CachedInode, kind: Kind, creation: Creation) -> Result<Prepared> {
+    stat::check_owners(Some(creation.uid), Some(creation.gid))?;
     let parent = dir.get();
     let wanted = kind.mode_bits() | (creation.permissions & 0o7777);
     let (mut mode, attrs) = if kind == Kind::Symlink {
         (kind.mode_bits() | 0o777, Vec::new())
     } else {
-        xattr_store::inherited_acl(core, dir.nr(), &parent, wanted)?
+        xattr_store::inherited_acl(core, dir.nr(), &parent, (wanted, creation.umask & 0o777))?
     };
     let pass_group = parent.permissions() & 0o2000 != 0;
     if pass_group && kind == Kind::Directory {

@@ -11,8 +11,10 @@ pub const LINKS_MAX: u16 = 65_000;
 /// The owners and permissions of a new inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creation {
-    /// Permission, set-id and sticky bits (`0o7777`), the umask already applied.
+    /// Permission, set-id and sticky bits (`0o7777`).
     pub permissions: u16,
+    /// Bits of those that the inode does not get, unless the directory has a default ACL, which then decides.
+    pub umask: u16,
     /// Owner.
     pub uid: u32,
     /// Group, unless the directory passes on its own (set-group-id).
@@ -21,7 +23,7 @@ pub struct Creation {
 
 impl Default for Creation {
     fn default() -> Self {
-        Self { permissions: 0o755, uid: 0, gid: 0 }
+        Self { permissions: 0o755, umask: 0, uid: 0, gid: 0 }
     }
 }
 

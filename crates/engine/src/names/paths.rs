@@ -21,8 +21,9 @@ const PATH_MAX: usize = 1 << 20;
 
 /// The inode at a path, held since it was found: its number can't come to mean another one.
 pub(crate) fn find(core: &Core, path: &[u8], follow: bool) -> Result<Arc<CachedInode>> {
+    refuse_nul(path)?;
     let mut names: VecDeque<Vec<u8>> = components(path);
-    let must_be_directory = path.ends_with(b"/");
+    let mut must_be_directory = path.ends_with(b"/");
     let mut at = core.state.inode(InodeNr::ROOT)?;
     let mut links = 0;
     while let Some(name) = names.pop_front() {
@@ -40,6 +41,7 @@ pub(crate) fn find(core: &Core, path: &[u8], follow: bool) -> Result<Arc<CachedI
         if target.starts_with(b"/") {
             at = core.state.inode(InodeNr::ROOT)?;
         }
+        must_be_directory |= names.is_empty() && target.ends_with(b"/");
         let mut replaced = components(&target);
         replaced.append(&mut names);
         if replaced.iter().map(Vec::len).sum::<usize>() > PATH_MAX {
@@ -56,7 +58,14 @@ pub(crate) fn find(core: &Core, path: &[u8], follow: bool) -> Result<Arc<CachedI
 /// The directory a path's last name lies in, and that name.
 pub(crate) fn parent_of<'p>(core: &Core, path: &'p [u8]) -> Result<(InodeNr, &'p [u8])> {
     let (parent, name) = split_last(path)?;
+    refuse_nul(name)?;
     Ok((find(core, parent, true)?.nr(), name))
+}
+
+/// Returns an error for a NUL, which no path given to Linux can hold; `std` does the same. Names that are looked
+/// up one by one are not checked: a damaged directory may have such a one, and it can be removed.
+fn refuse_nul(path: &[u8]) -> Result<()> {
+    if path.contains(&0) { Err(Error::Invalid("a path holds no NUL")) } else { Ok(()) }
 }
 
 /// Whether a slash at the end of a path says that a directory is meant. The root's own is no such.
@@ -70,7 +79,7 @@ fn split_last(path: &[u8]) -> Result<(&[u8], &[u8])> {
     let cut = trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (parent, name) = trimmed.split_at(cut);
     if name.is_empty() {
-        return Err(Error::Invalid("the path names the root directory"));
+        return Err(Error::Busy("it is the root directory"));
     }
     Ok((parent, name))
 }

@@ -248,9 +248,12 @@ fn replace(
         create::check_subdirectory_fits(core, to.dir)?;
     }
     let whiteout = match mode {
-        RenameMode::Whiteout { uid, gid, .. } => {
-            Some(create::prepare(core, from.dir, Kind::CharDevice, Creation { permissions: 0, uid, gid })?)
-        }
+        RenameMode::Whiteout { uid, gid, .. } => Some(create::prepare(
+            core,
+            from.dir,
+            Kind::CharDevice,
+            Creation { permissions: 0, umask: 0, uid, gid },
+        )?),
         _ => None,
     };
     if let Some((inode, _)) = &whiteout {
@@ -429,7 +432,7 @@ fn kind_of(inode: &CachedInode) -> Result<Kind> {
 
 fn rename_name(name: &[u8]) -> Result<Name<'_>> {
     match new_name(name) {
-        Err(Error::Exists) => Err(Error::Invalid("'.' and '..' can't be renamed")),
+        Err(Error::Exists) => Err(Error::Busy("'.' and '..' can't be renamed")),
         other => other,
     }
 }

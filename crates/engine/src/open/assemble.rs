@@ -54,8 +54,9 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
         .with_backups(options.superblock_at.is_some());
     let groups = Arc::new(groups);
     let allocator = allocator::allocator(&groups, &sb, &options)?;
-    let data_mode = options.data_mode.or(sb.default_data_mode()).unwrap_or_default();
-    let fast = fast_changes(&sb, log.as_ref(), data_mode);
+    let data_mode = data_mode(&sb, &options);
+    let fast = log.as_ref().filter(|_| takes_fast_commits(&sb, &options));
+    let fast = FastChanges::new(fast.map_or(0, VolumeLog::fast_capacity));
     let state = Arc::new(State {
         blocks: BlockCache::new(metadata, geometry.block_size, options.cache_bytes, Arc::clone(&findings)),
         findings,
@@ -94,15 +95,17 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
     Ok(Core { state, journal, background: OnceLock::new() })
 }
 
-/// What notes changes for fast commits, if the volume has them. None are made where data is journalled or
-/// quotas are counted; nor where space comes in clusters, since the kernel (6.18) counts a replayed file's
-/// space in blocks.
-fn fast_changes(sb: &SuperBlock, log: Option<&VolumeLog>, data_mode: DataMode) -> FastChanges {
-    let wanted = sb.features().compat.contains(Compat::FAST_COMMIT)
-        && data_mode != DataMode::Journal
+fn data_mode(sb: &SuperBlock, options: &OpenOptions) -> DataMode {
+    options.data_mode.or(sb.default_data_mode()).unwrap_or_default()
+}
+
+/// Whether changes are noted for fast commits. None are made where data is journalled or quotas are counted; nor
+/// where space comes in clusters, since the kernel (6.18) counts a replayed file's space in blocks.
+pub(crate) fn takes_fast_commits(sb: &SuperBlock, options: &OpenOptions) -> bool {
+    sb.features().compat.contains(Compat::FAST_COMMIT)
+        && data_mode(sb, options) != DataMode::Journal
         && !sb.features().ro_compat.contains(RoCompat::QUOTA)
-        && sb.geometry().cluster_ratio_shift == 0;
-    FastChanges::new(log.filter(|_| wanted).map_or(0, VolumeLog::fast_capacity))
+        && sb.geometry().cluster_ratio_shift == 0
 }
 
 /// The volume on a device that is private and not durable, in use for replaying a journal: it has no

@@ -15,7 +15,7 @@ pub(crate) fn check_writable(sb: &SuperBlock, options: &OpenOptions) -> Result<(
     if sb.state() & STATE_ERROR != 0 && !options.with_errors {
         return refuse("the volume is marked as having errors");
     }
-    if let Some(fault) = sb.faults().first() {
+    if let Some(fault) = sb.faults().into_iter().next().or_else(|| sb.extra_isize_fault()) {
         return refuse(&format!("the superblock is broken, {fault}"));
     }
     if sb.has_stray_journal_device() {

@@ -20,7 +20,7 @@ mod fast;
 mod inode;
 
 use crate::error::{Error, Result};
-use crate::open::assemble::Recovered;
+use crate::open::assemble::{Recovered, takes_fast_commits};
 use crate::open::check::check_writable;
 use crate::options::OpenOptions;
 use crate::stores::volume_journal::{VolumeLog, since_1970};
@@ -79,7 +79,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     }
     let sb = if needed { replay(device, sb, &place, &recovery, options)? } else { sb };
     check_writable(&sb, options)?;
-    let log = start(device, &sb, &place, &recovery)?;
+    let log = start(device, &sb, &place, &recovery, options)?;
     Ok(Recovered { device: Arc::clone(device), sb, log: Some(log), clean: !needed })
 }
 
@@ -229,7 +229,7 @@ fn make_full(
     fast::replay(Arc::clone(&overlay) as Arc<dyn Device>, sb.clone(), options, recovery.fast_commits())?;
     let blocks = fast::changed_blocks(&overlay, sb.geometry())?;
     let running = recovery.running_sequence();
-    let mut log = log_from(device, place, log_superblock(&sb, recovery)?, running);
+    let mut log = log_from(device, place, log_superblock(&sb, recovery, true)?, running);
     let (need, have) = (log.needed(blocks.len(), 0), log.len());
     if need > have {
         return Err(Error::Unsupported(format!(
@@ -279,8 +279,11 @@ fn start(
     sb: &SuperBlock,
     place: &LogPlace,
     recovery: &Recovery,
+    options: &OpenOptions,
 ) -> Result<VolumeLog> {
-    let mut superblock = log_superblock(sb, recovery)?;
+    // Without fast commits the whole log is for transactions, as in the kernel; e2fsck (1.47) loses those behind the
+    // turn of a log with an area for fast commits.
+    let mut superblock = log_superblock(sb, recovery, takes_fast_commits(sb, options))?;
     superblock.set_errno(0);
     let log = log_from(device, place, superblock, recovery.next_sequence());
     VolumeLog::new(log, Arc::clone(device), sb.geometry().block_size)
@@ -292,21 +295,16 @@ fn log_from(device: &Arc<dyn Device>, place: &LogPlace, superblock: JournalSuper
     Log::new(Arc::clone(&place.device), place.map.clone(), superblock, first, volume)
 }
 
-/// The superblock of a log to be written, with its features.
-fn log_superblock(sb: &SuperBlock, recovery: &Recovery) -> Result<JournalSuperblock> {
+/// The superblock of a log to be written, with its features. Where `fast`, the log has an area for fast commits,
+/// unless it is too small.
+fn log_superblock(sb: &SuperBlock, recovery: &Recovery, fast: bool) -> Result<JournalSuperblock> {
     let features = sb.features();
     let mut superblock = recovery.superblock().clone();
-    let mut incompat = (superblock.incompat() & JournalIncompat::FAST_COMMIT) | JournalIncompat::REVOKE;
+    let mut incompat = JournalIncompat::REVOKE;
     incompat.set(JournalIncompat::CSUM_V3, features.metadata_csum());
     incompat.set(JournalIncompat::BIT64, features.incompat.contains(Incompat::BIT64));
     superblock.set_features(JournalCompat::empty(), incompat)?;
-    if features.compat.contains(Compat::FAST_COMMIT) && !incompat.contains(JournalIncompat::FAST_COMMIT) {
-        let mut with_area = superblock.clone();
-        with_area.set_features(JournalCompat::empty(), incompat | JournalIncompat::FAST_COMMIT)?;
-        // A journal that is too small has none.
-        if with_area.fast_commit_area().is_some() {
-            return Ok(with_area);
-        }
-    }
-    Ok(superblock)
+    let mut with_area = superblock.clone();
+    with_area.set_features(JournalCompat::empty(), incompat | JournalIncompat::FAST_COMMIT)?;
+    Ok(if fast && with_area.fast_commit_area().is_some() { with_area } else { superblock })
 }

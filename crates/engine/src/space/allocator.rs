@@ -21,9 +21,10 @@ const KEPT_MAX: u64 = 4096;
 const KEPT_SHARE: u64 = 50;
 
 /// Clusters of a volume that only a vital request gets: as many as the kernel reserves
-/// (`ext4_calculate_resv_clusters`), which does so where files have extents.
+/// (`ext4_calculate_resv_clusters`), which does so where files have extents, and counts the block before the
+/// first group as well.
 pub(crate) fn kept(sb: &SuperBlock, options: &OpenOptions) -> Clusters {
-    let all = sb.geometry().clusters_count().get();
+    let all = sb.geometry().blocks_count.get() >> sb.geometry().cluster_ratio_shift;
     let has_extents = sb.features().incompat.contains(Incompat::EXTENTS);
     Clusters::new(if has_extents && options.keep_clusters { (all / KEPT_SHARE).min(KEPT_MAX) } else { 0 })
 }

@@ -63,6 +63,8 @@ pub(crate) struct CachedInode {
     linkable: AtomicBool,
     /// Whether it is a directory whose map was found to be bounded.
     bounded: AtomicBool,
+    /// Whether it is known to have no file capabilities.
+    harmless: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
     /// Whether its last opener has closed it. A hint: concurrent opens and closes may leave either value.
@@ -96,6 +98,16 @@ impl CachedInode {
     /// Remembers that the map of this directory is bounded.
     pub(crate) fn set_bounded(&self) {
         self.bounded.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this inode was found to have no file capabilities, and got no attribute since.
+    pub(crate) fn is_harmless(&self) -> bool {
+        self.harmless.load(Ordering::Acquire)
+    }
+
+    /// Remembers whether this inode has no file capabilities. The caller holds the operation lock.
+    pub(crate) fn set_harmless(&self, harmless: bool) {
+        self.harmless.store(harmless, Ordering::Release);
     }
 
     /// The operation lock.
@@ -450,6 +462,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<Cached
         changed_in: AtomicU32::new(0),
         linkable: AtomicBool::new(false),
         bounded: AtomicBool::new(false),
+        harmless: AtomicBool::new(false),
         opens: AtomicU32::new(0),
         left: AtomicBool::new(false),
         holds: AtomicU32::new(0),

@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Bytes of a sector, which `i_blocks` counts.
-const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u64 = 512;
 
 /// The ids that something counts for: by [`Kind::index`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -114,13 +114,13 @@ impl Volume {
     }
 
     /// Clears what must not survive a write by a user: set-id bits, unless the user may keep them, and file
-    /// capabilities. Called before the first write; most files have neither, and then it costs a lookup.
+    /// capabilities. Called before writes; most files have neither, which is remembered.
     /// Returns whether there was anything to clear.
     ///
     /// # Errors
     /// [`crate::Error::NotFound`], [`crate::Error::ReadOnly`], or the error of changing the inode.
     pub fn drop_privileges(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<bool> {
-        ownership::drop_privileges(self.core(), nr, caller)
+        ownership::drop_privileges(self.core(), &self.core().state.inode(nr)?, caller)
     }
 
     /// The permissions of an inode after a permitted change of owner or group: set-ID bits are cleared on all
@@ -135,8 +135,7 @@ impl Volume {
     }
 
     /// The part of a umask that counts for new files in a directory: none, if the directory has a default
-    /// ACL, which then decides alone ([`Creation`](crate::Creation) takes permissions with the umask
-    /// applied).
+    /// ACL, which then decides alone, as where [`Creation`](crate::Creation) has the umask.
     ///
     /// # Errors
     /// [`crate::Error::NotADirectory`], [`crate::Error::NotFound`], or the error of reading the directory.

@@ -6,13 +6,15 @@
 //! Small writes at the end of a file may be buffered in memory for a while ([`crate::data::append`]): others
 //! see them at once, but [`OpenFile::sync`] or [`OpenFile::close`] reports their writeback errors.
 
-use crate::attributes::stat;
 use crate::attributes::stat::{Changes, Metadata};
+use crate::attributes::{ownership, stat};
+use crate::caller::Caller;
 use crate::data::checks::Source;
 use crate::data::fallocate::FallocateMode;
 use crate::data::seek::FileExtent;
 use crate::data::{copy, fallocate, read, seek, truncate, verity, write, writeback};
 use crate::error::{Error, Result};
+use crate::immutable::Deed;
 use crate::names::remove;
 use crate::space::map::MapRef;
 use crate::space::reserve;
@@ -20,7 +22,7 @@ use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::{InodeNr, LogicalBlock};
+use hectare_units::{InodeNr, LogicalBlock, u64_of};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -46,9 +48,11 @@ impl OpenFile {
     /// as with direct I/O in the kernel.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Device`], or [`Error::Unsupported`] for content that can't be read.
+    /// [`Error::Corrupt`], [`Error::Device`], or [`Error::Unsupported`] for content that can't be read;
+    /// [`Error::Stale`] for a file without a name once the volume is closed, which frees it.
     pub fn read_at(&self, at: u64, out: &mut [u8]) -> Result<usize> {
         let _operation = self.inode.lock().read();
+        self.check_alive()?;
         verity::read_locked(self.volume.core(), &self.inode, at, out)
     }
 
@@ -62,8 +66,8 @@ impl OpenFile {
     /// concurrently if they do not overlap; writes that need space or extend the file run alone.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`],
-    /// [`Error::ReadOnly`], [`Error::Unsupported`] for files of a form that can't be written yet.
+    /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`] if it lies beyond the
+    /// largest size; [`Error::ReadOnly`], [`Error::Unsupported`] for files of a form that can't be written yet.
     pub fn write_at(&self, at: u64, data: &[u8]) -> Result<usize> {
         write::write(self.volume.core(), &self.inode, at, data, Source::Caller)
     }
@@ -98,10 +102,14 @@ impl OpenFile {
     /// Writes all of `data` at byte `at`.
     ///
     /// # Errors
-    /// As [`Self::write_at`], and [`Error::NoSpace`] if the volume became full on the way.
+    /// As [`Self::write_at`], also for a later byte: what comes before that is written.
     pub fn write_all_at(&self, at: u64, data: &[u8]) -> Result<()> {
-        let done = self.write_at(at, data)?;
-        if done == data.len() { Ok(()) } else { Err(Error::NoSpace) }
+        let mut done = 0;
+        while done < data.len() {
+            // Fewer are written only for a reason that the next call reports.
+            done += self.write_at(at + u64_of(done), &data[done..])?;
+        }
+        Ok(())
     }
 
     /// Makes the file longer (with a hole) or shorter.
@@ -138,6 +146,7 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn metadata(&self) -> Result<Metadata> {
+        self.check_alive()?;
         Metadata::of(&self.volume.core().state, &self.inode)
     }
 
@@ -180,6 +189,23 @@ impl OpenFile {
     /// As [`Volume::change`].
     pub fn change(&self, changes: &Changes) -> Result<()> {
         stat::change(self.volume.core(), self.inode.nr(), changes)
+    }
+
+    /// Returns an error if the file's flags forbid to open it for writing, at its end only if `appends`.
+    ///
+    /// # Errors
+    /// [`Error::Immutable`] or [`Error::AppendOnly`].
+    pub fn check_opens_to_write(&self, appends: bool) -> Result<()> {
+        let deed = if appends { Deed::Grow } else { Deed::Rewrite };
+        deed.check(self.inode.get().flags, self.inode.nr())
+    }
+
+    /// Clears what must not survive a write ([`Volume::drop_privileges`]), for a caller who is about to write.
+    ///
+    /// # Errors
+    /// As [`Volume::drop_privileges`].
+    pub fn drop_privileges(&self, caller: &Caller<'_>) -> Result<bool> {
+        ownership::drop_privileges(self.volume.core(), &self.inode, caller)
     }
 
     /// The ranges that hold data, in order, as byte offset and length; what lies between them reads as zeros.
@@ -309,8 +335,14 @@ impl OpenFile {
         writeback::flush_delayed(self.volume.core(), &self.inode, &self.heard)
     }
 
+    /// Returns an error for a file without a name that was freed when the volume was closed.
+    fn check_alive(&self) -> Result<()> {
+        if self.inode.is_freed() { Err(Error::Stale(self.inode.nr())) } else { Ok(()) }
+    }
+
     /// Places the buffered bytes, before the map is read.
     fn place(&self) -> Result<()> {
+        self.check_alive()?;
         if self.inode.delayed().end().is_none() {
             return Ok(());
         }

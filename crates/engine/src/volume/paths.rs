@@ -66,15 +66,20 @@ impl Volume {
         self.open_inode(nr)
     }
 
+    /// The directory and the name of a new file; the root is there already.
+    fn parent_of_new<'p>(&self, path: &'p [u8]) -> Result<(InodeNr, &'p [u8])> {
+        match paths::parent_of(self.core(), path) {
+            Err(Error::Busy(_)) => Err(Error::Exists),
+            found => found,
+        }
+    }
+
     /// Makes an inode of any kind at a path that does not exist.
     ///
     /// # Errors
     /// As [`Volume::create`].
     pub fn make(&self, path: impl AsRef<[u8]>, node: NewNode<'_>, creation: Creation) -> Result<InodeNr> {
-        let (parent, name) = match paths::parent_of(self.core(), path.as_ref()) {
-            Err(Error::Invalid(_)) => return Err(Error::Exists),
-            other => other?,
-        };
+        let (parent, name) = self.parent_of_new(path.as_ref())?;
         match node {
             NewNode::Directory => {}
             NewNode::File if paths::means_directory(path.as_ref()) => return Err(Error::IsADirectory),
@@ -151,7 +156,7 @@ impl Volume {
     /// As [`Volume::link`].
     pub fn hard_link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let inode = self.resolve(from, false)?;
-        let (parent, name) = paths::parent_of(self.core(), to.as_ref())?;
+        let (parent, name) = self.parent_of_new(to.as_ref())?;
         self.refuse_new(to.as_ref(), parent, name)?;
         create::link(self.core(), inode, parent, name)
     }
@@ -225,7 +230,10 @@ impl Volume {
     /// # Errors
     /// As [`Volume::unlink`].
     pub fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let (parent, name) = paths::parent_of(self.core(), path.as_ref())?;
+        let (parent, name) = match paths::parent_of(self.core(), path.as_ref()) {
+            Err(Error::Busy(_)) => return Err(Error::IsADirectory),
+            other => other?,
+        };
         self.refuse_others(path.as_ref(), parent, name)?;
         self.unlink(parent, name)
     }

@@ -297,3 +297,30 @@ fn a_map_of_more_nodes_than_half_the_log_is_not_exchanged() {
     drop(file);
     close_clean(&held);
 }
+
+/// Such a map has room for more tables than an inode can count blocks, so that no file could have a byte.
+#[test]
+fn regression_files_of_large_blocks_have_room_for_content() {
+    for features in ["^extent,^64bit", "^extent,^64bit,inline_data"] {
+        let args = ["-t", "ext4", "-b", "65536", "-O", features];
+        let bytes = match format_bytes(&args, "64M") {
+            Ok(bytes) => bytes,
+            Err(reason) => skip!("block_maps::regression_files_of_large_blocks", reason),
+        };
+        let held = in_memory(&bytes);
+        let (v, c) = (&held.volume, Creation::default());
+        v.write_file("file", b"short", c).unwrap();
+        v.write_file("file", &pattern(1, 0, 3_000_000), c).unwrap();
+        assert!(v.read("file").unwrap() == pattern(1, 0, 3_000_000), "{features}");
+        let file = make(&held, "sparse");
+        let end = v.file_size_max();
+        file.write_all_at(end - 3, b"far").unwrap();
+        assert_eq!(file.write_at(end - 2, b"for").unwrap(), 2, "{features}: as much as fits");
+        assert!(matches!(file.write_all_at(end - 1, b"me"), Err(Error::FileTooLarge)), "{features}");
+        let mut last = [0; 4];
+        assert_eq!(file.read_at(end - 3, &mut last).unwrap(), 3);
+        assert_eq!(&last[..3], b"ffm", "{features}");
+        drop(file);
+        close_clean(&held);
+    }
+}

@@ -287,7 +287,7 @@ fn copy_one(volume: &Volume, folder: &Path, entry: &Entry) {
         K::Char => NewNode::CharDevice(number),
         K::Block => NewNode::BlockDevice(number),
     };
-    let creation = Creation { permissions: entry.mode, uid: entry.uid, gid: entry.gid };
+    let creation = Creation { permissions: entry.mode, umask: 0, uid: entry.uid, gid: entry.gid };
     let nr =
         if entry.path.is_empty() { InodeNr::ROOT } else { volume.make(&entry.path, node, creation).unwrap() };
     if entry.kind == K::File {

@@ -63,7 +63,7 @@ fn left_by_the_kernel(
     let mut sync = hectare_oracle::tool("sync").unwrap();
     let _ = hectare_oracle::tool::run(sync.arg("-f").arg(mount.path())).expect_success();
     work(mount.path());
-    let bytes = fs::read(&image).unwrap();
+    let bytes = mount.image_at_rest();
     let entries = walk(mount.path());
     mount.unmount();
     save(&bytes, &image);

@@ -10,7 +10,7 @@ use crate::common::{
 use crate::fast_commits::{as_e2fsck_recovers, as_the_kernel_recovers, assert_equal, comparable};
 use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
 use hectare_engine::{
-    Caller, Changes, Creation, FallocateMode, NewNode, OpenOptions, RenameMode, Timestamp, Volume,
+    Caller, Changes, Creation, DataMode, FallocateMode, NewNode, OpenOptions, RenameMode, Timestamp, Volume,
 };
 use hectare_ext4::checksum::crc32c;
 use hectare_oracle::{Entry, What, compare, debugfs, scratch, skip};
@@ -394,5 +394,28 @@ fn the_kernel_and_the_engine_recover_the_same_at_any_moment() {
             }
         }
         assert!(torn < rounds / 4, "{torn}");
+    }
+}
+
+/// Where a log has an area for fast commits, e2fsck (1.47) ends a replay at the turn of the log.
+#[test]
+fn regression_e2fsck_lost_journalled_data_behind_the_turn_of_the_log() {
+    let args = ["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=8"];
+    let bytes = match format_bytes(&args, "64M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("fast_written::regression_e2fsck_lost_journalled_data", reason),
+    };
+    let options = OpenOptions { data_mode: Some(DataMode::Journal), ..options() };
+    for files in [65, 83] {
+        let held = in_memory_with(&bytes, options.clone()).unwrap();
+        for n in 0..files {
+            let name = format!("f{}", n % 20);
+            held.volume.write_file(&name, &pattern(n, 0, 128 << 10), Creation::default()).unwrap();
+            sync(&held.volume, &name);
+        }
+        let expected = entries_of(&held.volume);
+        if let Err(reason) = check(&held.device.to_vec(), &expected, What::content()) {
+            skip!("fast_written::regression_e2fsck_lost_journalled_data", reason);
+        }
     }
 }

@@ -239,11 +239,15 @@ fn the_reserve_is_for_those_who_may_take_it() {
 
 #[test]
 fn statfs_says_what_the_kernel_says() {
-    for args in
-        [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024", "-m", "10"], &["-t", "ext4", "-O", "bigalloc"]]
-    {
+    for (args, size) in [
+        (&["-t", "ext4"][..], "64M"),
+        (&["-t", "ext4", "-b", "1024", "-m", "10"], "64M"),
+        // A fiftieth of the blocks is one more with the block before the first group.
+        (&["-t", "ext4", "-b", "1024"], "100M"),
+        (&["-t", "ext4", "-O", "bigalloc"], "64M"),
+    ] {
         let image = hectare_oracle::scratch::fresh("statfs");
-        if let Err(reason) = hectare_oracle::mke2fs(args, &image, "64M") {
+        if let Err(reason) = hectare_oracle::mke2fs(args, &image, size) {
             skip!("full::statfs", reason);
         }
         let mount = match hectare_oracle::KernelMount::new(&image, "") {
@@ -251,7 +255,7 @@ fn statfs_says_what_the_kernel_says() {
             Err(reason) => skip!("full::statfs", reason),
         };
         std::fs::write(mount.path().join("file"), vec![7; 3 << 20]).unwrap();
-        rustix::fs::sync();
+        rustix::fs::syncfs(std::fs::File::open(mount.path()).unwrap()).unwrap();
         let theirs = rustix::fs::statvfs(mount.path()).unwrap();
         mount.unmount();
         let volume = crate::common::open_read_only(&image);

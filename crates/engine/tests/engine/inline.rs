@@ -1,9 +1,12 @@
 //! Content in inodes (`inline_data`) where the other tests don't look: listings, and attributes beside it.
 
-use crate::common::{InMemory, close_clean, format_bytes, in_memory, pattern};
+use crate::common::{InMemory, close_clean, format_bytes, in_memory, open_read_only, pattern};
 use hectare_engine::{Cookie, Creation, XattrHow};
-use hectare_oracle::skip_part;
+use hectare_oracle::{KernelMount, mke2fs, scratch, skip, skip_part};
+use rustix::fs::syncfs;
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 fn volume(features: &str) -> Option<InMemory> {
     let args = ["-t", "ext4", "-b", "1024", "-I", "256", "-O", features];
@@ -46,6 +49,31 @@ fn regression_a_listing_goes_on_when_a_directory_leaves_its_inode() {
         }
         close_clean(&held);
     }
+}
+
+/// A file whose content is in its inode had no sectors: a mount showed it to programs as nothing but a hole.
+#[test]
+fn regression_content_in_an_inode_counted_as_no_sectors() {
+    const TEST: &str = "inline::regression_content_in_an_inode_counted_as_no_sectors";
+    let image = scratch::fresh("sectors");
+    let args = ["-t", "ext4", "-b", "1024", "-I", "256", "-O", "inline_data"];
+    let mount = match mke2fs(&args, &image, "16M").and_then(|()| KernelMount::new(&image, "")) {
+        Ok(mount) => mount,
+        Err(reason) => skip!(TEST, reason),
+    };
+    for len in [0, 1, 60, 61, 150, 1000, 5000] {
+        fs::write(mount.path().join(format!("f{len}")), pattern(1, 0, len)).unwrap();
+    }
+    fs::create_dir(mount.path().join("d")).unwrap();
+    std::os::unix::fs::symlink("f60", mount.path().join("l")).unwrap();
+    syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
+    let names = ["f0", "f1", "f60", "f61", "f150", "f1000", "f5000", "d", "l"];
+    let of_kernel = names.map(|name| fs::symlink_metadata(mount.path().join(name)).unwrap().blocks());
+    mount.unmount();
+    let volume = open_read_only(&image);
+    let of_ours = names.map(|name| volume.stat(volume.resolve(name, false).unwrap()).unwrap().sectors);
+    assert_eq!(of_ours, of_kernel, "{names:?}");
+    assert_eq!(of_ours[1], 1);
 }
 
 #[test]

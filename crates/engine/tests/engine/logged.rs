@@ -279,7 +279,7 @@ fn what_the_kernel_left(mount_options: &str) {
         }
         rustix::fs::syncfs(std::fs::File::open(mounted.path()).unwrap()).unwrap();
         let entries = hectare_oracle::walk(mounted.path());
-        std::fs::copy(&image, &copy).unwrap();
+        std::fs::write(&copy, mounted.image_at_rest()).unwrap();
         mounted.unmount();
         assert!(hectare_oracle::dumpe2fs(&copy).unwrap().has("needs_recovery"), "{name}");
         let other = folder.path().join("other");

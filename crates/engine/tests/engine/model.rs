@@ -333,7 +333,7 @@ impl Case {
 
     fn step(&mut self, op: &Op) {
         let volume = self.held.volume.clone();
-        let creation = Creation { permissions: 0o640, uid: 1, gid: 2 };
+        let creation = Creation { permissions: 0o640, umask: 0, uid: 1, gid: 2 };
         match *op {
             Op::Create(at) => {
                 let real = volume.make(path_of(at), NewNode::File, creation);

@@ -49,7 +49,8 @@ fn a_nameless_file_gets_a_name_once() {
         };
         let v = &held.volume;
         let dir = v.create_dir("dir", Creation::default()).unwrap();
-        let file = v.create_nameless(dir, Creation { permissions: 0o640, uid: 3, gid: 4 }, true).unwrap();
+        let file =
+            v.create_nameless(dir, Creation { permissions: 0o640, umask: 0, uid: 3, gid: 4 }, true).unwrap();
         file.write_all_at(0, &pattern(1, 0, 100_000)).unwrap();
         v.link(file.inode(), dir, b"name").unwrap();
         v.sync().unwrap();

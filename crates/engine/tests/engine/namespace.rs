@@ -1,7 +1,7 @@
 //! Names and inodes: lifetimes, and listings that survive changes.
 
 use crate::common::{InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, pattern};
-use hectare_engine::{Changes, Cookie, Creation, Error, NewNode, OpenOptions, RenameMode};
+use hectare_engine::{Caller, Changes, Cookie, Creation, Error, NewNode, OpenOptions, RenameMode, XattrHow};
 use hectare_oracle::skip;
 use hectare_units::InodeNr;
 use std::collections::BTreeSet;
@@ -80,6 +80,56 @@ fn regression_a_volume_closed_while_an_unlinked_file_is_open_is_clean() {
     close_clean(&held);
     drop(file);
     assert_clean_bytes(&held.device.to_vec());
+}
+
+#[test]
+fn regression_what_a_closed_volume_has_freed_is_not_read_as_empty() {
+    let held = volume!("namespace::what_a_closed_volume_has_freed", "8M");
+    let file = held.volume.create_file(b"file", Creation::default()).unwrap();
+    file.write_all_at(0, &pattern(1, 0, 50_000)).unwrap();
+    held.volume.remove_file(b"file").unwrap();
+    close_clean(&held);
+    let stale = |error: Error| matches!(error, Error::Stale(nr) if nr == file.inode());
+    assert!(file.read_at(0, &mut [0; 10]).is_err_and(stale));
+    assert!(file.metadata().is_err_and(stale));
+    assert!(file.data_ranges().is_err_and(stale) && file.seek_data(0).is_err_and(stale));
+}
+
+#[test]
+fn regression_nothing_belongs_to_what_stands_for_nobody() {
+    let held = volume!("namespace::nothing_belongs", "8M");
+    let v = &held.volume;
+    let file = v.create_file(b"file", Creation::default()).unwrap();
+    let nobody = |uid, gid| Changes { uid, gid, size: Some(7), ..Changes::default() };
+    for changes in [nobody(Some(u32::MAX), None), nobody(None, Some(u32::MAX))] {
+        assert!(matches!(v.change(file.inode(), &changes), Err(Error::Invalid(_))));
+        assert!(matches!(v.change_as(file.inode(), &changes, &Caller::ROOT), Err(Error::Invalid(_))));
+    }
+    let creation = Creation { uid: u32::MAX, ..Creation::default() };
+    assert!(matches!(v.create_file(b"other", creation), Err(Error::Invalid(_))));
+    let found = file.metadata().unwrap();
+    assert_eq!((found.uid, found.gid, found.size), (0, 0, 0));
+    drop(file);
+    close_clean(&held);
+}
+
+#[test]
+fn regression_a_link_has_no_acl_and_no_target_that_linux_can_not_take() {
+    let held = volume!("namespace::a_link_has_no_acl", "16M", "-b", "65536");
+    let (v, c) = (&held.volume, Creation::default());
+    let link = v.symlink("to", "/link", c).unwrap();
+    // Version 2; the owner may read and write, the group read.
+    let acl =
+        [&[2, 0, 0, 0][..], &[1, 0, 6, 0], &[255; 4], &[4, 0, 4, 0], &[255; 4], &[32, 0, 0, 0], &[255; 4]];
+    let acl = acl.concat();
+    let set = v.set_xattr(link, "system.posix_acl_access", &acl, XattrHow::Either);
+    assert!(matches!(set, Err(Error::Unsupported(_))), "{set:?}");
+    assert_eq!(v.stat(link).unwrap().permissions, 0o777);
+    let target = vec![b't'; 4096];
+    assert!(matches!(v.symlink(&target, "/long", c), Err(Error::NameTooLong)));
+    v.symlink(&target[1..], "/longest", c).unwrap();
+    assert_eq!(v.read_link("/longest").unwrap(), &target[1..]);
+    close_clean(&held);
 }
 
 #[test]
@@ -202,6 +252,24 @@ fn fixed_times_and_seeds_make_equal_volumes() {
 }
 
 /// A slash at the end means a directory, for both names of an exchange: the second was taken as it was.
+#[test]
+fn regression_a_link_to_a_name_and_a_slash_leads_to_a_directory() {
+    let held = volume!("namespace::a_link_to_a_name_and_a_slash", "8M");
+    let (v, c) = (&held.volume, Creation::default());
+    v.write_file("/file", b"content", c).unwrap();
+    v.create_dir("/dir", c).unwrap();
+    v.symlink("file/", "/to-file", c).unwrap();
+    v.symlink("dir/", "/to-dir", c).unwrap();
+    v.symlink("to-file", "/to-link", c).unwrap();
+    for link in ["/to-file", "/to-link"] {
+        assert!(matches!(v.read(link), Err(Error::NotADirectory)), "{link}");
+        assert!(v.symlink_metadata(link).is_ok());
+    }
+    assert_eq!(v.resolve("/to-dir", true).unwrap(), v.resolve("/dir", true).unwrap());
+    assert!(v.resolve("/to-dir/../file", true).is_ok());
+    close_clean(&held);
+}
+
 #[test]
 fn regression_what_is_exchanged_with_a_name_and_a_slash_is_a_directory() {
     let held = volume!("namespace::what_is_exchanged_with_a_name_and_a_slash", "8M");

@@ -190,8 +190,7 @@ fn access_control_lists_are_inherited_and_follow_the_mode_as_in_the_kernel() {
                 FileType::Fifo => NewNode::Fifo,
                 _ => NewNode::File,
             };
-            let permissions = mode as u16 & !volume.umask_in(dir, umask()).unwrap();
-            let creation = Creation { permissions, ..Creation::default() };
+            let creation = Creation { permissions: mode as u16, umask: umask(), ..Creation::default() };
             let nr = volume.create(dir, child.as_bytes(), node, creation).unwrap();
             if dice.roll(2) == 0 {
                 let mode = dice.roll(0o1000) as u32;
@@ -290,7 +289,8 @@ fn attributes_of_others_are_hidden_or_refused() {
     };
     let held = in_memory(&bytes);
     let v = &held.volume;
-    let file = v.make("file", NewNode::File, Creation { permissions: 0o640, uid: 7, gid: 9 }).unwrap();
+    let file =
+        v.make("file", NewNode::File, Creation { permissions: 0o640, umask: 0, uid: 7, gid: 9 }).unwrap();
     for name in ["user.a", "trusted.a", "security.a"] {
         v.set_xattr(file, name, b"v", XattrHow::Either).unwrap();
     }
@@ -311,8 +311,9 @@ fn attributes_of_others_are_hidden_or_refused() {
     }
     assert_eq!(v.list_xattrs_as(file, &callers[0]).unwrap().len(), 2);
     assert_eq!(v.list_xattrs_as(file, &Caller::ROOT).unwrap().len(), 3);
-    let sticky =
-        v.make("sticky", NewNode::Directory, Creation { permissions: 0o1777, uid: 7, gid: 7 }).unwrap();
+    let sticky = v
+        .make("sticky", NewNode::Directory, Creation { permissions: 0o1777, umask: 0, uid: 7, gid: 7 })
+        .unwrap();
     assert_eq!(errno(v.set_xattr_as(sticky, "user.a", b"v", XattrHow::Either, &callers[1])), 1);
     assert_eq!(errno(v.set_xattr_as(sticky, "user.a", b"v", XattrHow::Either, &callers[0])), 0);
     close_clean(&held);
@@ -346,7 +347,6 @@ fn writing_and_giving_away_take_privileges_as_in_the_kernel() {
         fs::set_permissions(&path, Permissions::from_mode(*mode)).unwrap();
         rustix::fs::setxattr(&path, "security.capability", &capability, XattrFlags::empty()).unwrap();
     }
-    rustix::fs::sync();
     let ours = hectare_oracle::scratch::fresh("privileges-engine");
     mount.unmount();
     fs::copy(&image, &ours).unwrap();
@@ -397,7 +397,8 @@ fn changes_are_for_owners() {
     };
     let held = in_memory(&bytes);
     let v = &held.volume;
-    let file = v.make("file", NewNode::File, Creation { permissions: 0o666, uid: 7, gid: 9 }).unwrap();
+    let file =
+        v.make("file", NewNode::File, Creation { permissions: 0o666, umask: 0, uid: 7, gid: 9 }).unwrap();
     let none = Changes::default();
     let refused = |changes: Changes, caller: Caller<'_>| {
         let result = v.change_as(file, &changes, &caller);

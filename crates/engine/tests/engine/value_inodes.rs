@@ -413,7 +413,7 @@ fn users_may_set_values_that_lie_elsewhere() {
     let Ok(bytes) = format_bytes(VOLUMES[0], "32M") else { skip!("value_inodes::users", "mke2fs is absent") };
     let held = in_memory(&bytes);
     let caller = Caller { uid: 1000, gid: 1000, groups: &[], capabilities: Capabilities::empty() };
-    let creation = Creation { permissions: 0o600, uid: 1000, gid: 1000 };
+    let creation = Creation { permissions: 0o600, umask: 0, uid: 1000, gid: 1000 };
     let nr = held.volume.create(ROOT, b"mine", NewNode::File, creation).unwrap();
     held.volume.set_xattr_as(nr, "user.v", &pattern(1, 0, 9000), XattrHow::Either, &caller).unwrap();
     assert!(held.volume.get_xattr_as(nr, "user.v", &caller).unwrap() == pattern(1, 0, 9000));

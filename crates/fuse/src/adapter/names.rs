@@ -95,7 +95,7 @@ impl Adapter {
         } else {
             request.gid
         };
-        Ok(Creation { permissions, uid: request.uid, gid })
+        Ok(Creation { permissions, umask: 0, uid: request.uid, gid })
     }
 
     /// Creates a file without a name and opens it; without `O_EXCL` it may be linked later.

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::fs::metadata::{FileTimes, Metadata, Permissions, mode_bits};
 use crate::sync::{Mutex, MutexGuard};
 use crate::volume::{Volume, attributes};
-use hectare_engine::{Changes, Error as Cause, FallocateMode, FileExtent, OpenFile, XattrHow};
+use hectare_engine::{Caller, Changes, Error as Cause, FallocateMode, FileExtent, OpenFile, XattrHow};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -77,8 +77,8 @@ impl File {
         Err(Error::ends_early(self.0.volume.place(&self.0.path), cause))
     }
 
-    /// Writes at offset `at`, and returns how many bytes: fewer than asked only if the volume is full. A handle
-    /// that appends writes at the end wherever `at` is, as on Linux.
+    /// Writes at offset `at`, and returns how many bytes: fewer than asked only if the volume is full or
+    /// the file as large as it can be. A handle that appends writes at the end wherever `at` is, as on Linux.
     ///
     /// # Errors
     /// If it is not open for writing, the volume is full or read-only, or the device fails.
@@ -101,7 +101,7 @@ impl File {
         }
         let mut left = data;
         while !left.is_empty() {
-            // Fewer are written only if the volume is full, which the next call reports.
+            // Fewer are written only for a reason that the next call reports.
             let (_, done) = self.done(self.0.open.append(left))?;
             left = &left[done..];
         }
@@ -270,8 +270,11 @@ impl File {
         if allowed { Ok(()) } else { Err(Error::bad_handle(self.0.volume.place(&self.0.path), why)) }
     }
 
+    /// Whoever writes a program anew does not pass on the rights that the old one had: file capabilities are
+    /// cleared, as Linux does, for root as well.
     fn check_writes(&self) -> Result<()> {
-        self.check(self.0.access.write, "the file is not open for writing")
+        self.check(self.0.access.write, "the file is not open for writing")?;
+        self.done(self.0.open.drop_privileges(&Caller::ROOT)).map(drop)
     }
 
     fn position(&self) -> MutexGuard<'_, u64> {
@@ -299,6 +302,7 @@ impl Write for &File {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let mut position = self.position();
         let (at, done) = if self.0.access.append {
+            self.check_writes()?;
             self.done(self.0.open.append(data))?
         } else {
             (*position, self.write_at(data, *position)?)

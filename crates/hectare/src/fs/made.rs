@@ -14,6 +14,8 @@ impl Made {
     /// With what is usual for the rest.
     pub(crate) fn creation(self, usual: Creation) -> Creation {
         let (uid, gid) = self.owner.unwrap_or((usual.uid, usual.gid));
-        Creation { permissions: self.mode.map_or(usual.permissions, mode_bits), uid, gid }
+        let (permissions, umask) =
+            self.mode.map_or((usual.permissions, usual.umask), |mode| (mode_bits(mode), 0));
+        Creation { permissions, umask, uid, gid }
     }
 }

@@ -6,7 +6,7 @@ use crate::fs::file::Access;
 use crate::fs::made::Made;
 use crate::path::VolumePath;
 use crate::volume::Volume;
-use hectare_engine::{Creation, Error as Cause};
+use hectare_engine::{Caller, Creation, Error as Cause};
 
 /// How a file is opened, as in `std`: a setter changes the options in place, and returns them for the next.
 ///
@@ -103,8 +103,11 @@ impl OpenOptions {
             return Err(failed(Cause::ReadOnly));
         }
         let (open, is_new) = self.find(volume, &path).map_err(failed)?;
+        if access.write && !is_new {
+            open.check_opens_to_write(access.append).map_err(failed)?;
+        }
         if self.truncate && !is_new && !self.create_new {
-            open.set_len(0).map_err(failed)?;
+            open.drop_privileges(&Caller::ROOT).and_then(|_| open.set_len(0)).map_err(failed)?;
         }
         Ok(File::new(volume, &path, open, access))
     }
@@ -135,7 +138,7 @@ impl OpenOptions {
             let parent =
                 path[..end].iter().rposition(|byte| *byte == b'/').map_or(&path[..0], |at| &path[..=at]);
             engine.resolve(parent, true)?;
-            return Err(Cause::IsADirectory);
+            return Err(if self.create_new && end == 0 { Cause::Exists } else { Cause::IsADirectory });
         }
         if self.create_new {
             return Ok((engine.create_file(path, creation)?, true));

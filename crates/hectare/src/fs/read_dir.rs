@@ -72,8 +72,11 @@ impl ReadDir {
     fn refill(&mut self) -> Result<()> {
         let Directory { volume, path, nr } = &*self.directory;
         while self.ready.is_empty() && !self.ended {
-            let read = volume.engine().read_dir_at(*nr, self.from, STEP);
-            let read = read.map_err(|cause| volume.error(path, cause))?;
+            let read = match volume.engine().read_dir_at(*nr, self.from, STEP) {
+                // It was there before: it was removed meanwhile, and nothing is left in it.
+                Err(Cause::NotFound) if self.from != Cookie::default() => Vec::new(),
+                read => read.map_err(|cause| volume.error(path, cause))?,
+            };
             let Some(last) = read.last() else {
                 self.ended = true;
                 break;

@@ -189,6 +189,59 @@ fn handles_do_as_those_of_std() {
     close_clean(volume, &device);
 }
 
+/// A program that is written anew does not have the rights of the one that was there.
+#[test]
+fn regression_file_capabilities_end_with_a_write() {
+    const NAME: &str = "security.capability";
+    type Change = (&'static str, fn(&File));
+    // Version 2, effective, CAP_NET_RAW permitted (linux/capability.h).
+    let capability = [&[1, 0, 0, 2][..], &[0, 0x20, 0, 0], &[0; 12]].concat();
+    let (volume, device) = in_memory();
+    let changes: [Change; 4] = [
+        ("write", |file| file.write_all_at(b"new", 0).unwrap()),
+        ("append", |mut file| file.write_all(b"more").unwrap()),
+        ("truncate", |file| file.set_len(1).unwrap()),
+        ("allocate", |file| file.allocate(0, 8192).unwrap()),
+    ];
+    for (name, change) in changes {
+        volume.write(name, "program").unwrap();
+        volume.set_xattr(name, NAME, &capability).unwrap();
+        volume.set_permissions(name, Permissions::from_mode(0o4755)).unwrap();
+        let file = OpenOptions::new().append(name == "append").write(true).open(&volume, name).unwrap();
+        assert!(file.xattr(NAME).unwrap().is_some(), "opening changes nothing");
+        change(&file);
+        assert_eq!(file.xattr(NAME).unwrap(), None, "{name}");
+        assert_eq!(file.metadata().unwrap().permissions().mode(), 0o4755, "root keeps what its programs are");
+        file.set_xattr(NAME, &capability).unwrap();
+        file.write_all_at(b"newer", 0).unwrap();
+        assert_eq!(file.xattr(NAME).unwrap(), None, "{name}: set after the first write");
+        file.set_xattr(NAME, &capability).unwrap();
+    }
+    volume.create("write").unwrap();
+    assert_eq!(volume.xattr("write", NAME).unwrap(), None);
+    assert!(volume.xattr("append", NAME).unwrap().is_some());
+    close_clean(volume, &device);
+}
+
+#[test]
+fn regression_a_file_that_must_not_change_is_not_opened_to_change_it() {
+    let (volume, device) = in_memory();
+    volume.write("fixed", "content").unwrap();
+    volume.write("log", "line").unwrap();
+    for (name, flag) in [("fixed", inode::InodeFlags::IMMUTABLE), ("log", inode::InodeFlags::APPEND)] {
+        let file = volume.engine().resolve(name, true).unwrap();
+        volume.engine().set_inode_flags(file, flag, &inode::Caller::ROOT).unwrap();
+        let opened = OpenOptions::new().write(true).open(&volume, name);
+        assert_eq!(opened.unwrap_err().errno(), 1, "{name}");
+        assert!(volume.open_file(name).is_ok());
+    }
+    assert!(OpenOptions::new().append(true).open(&volume, "fixed").is_err());
+    let mut log = OpenOptions::new().append(true).open(&volume, "log").unwrap();
+    writeln!(log, " and more").unwrap();
+    drop(log);
+    close_clean(volume, &device);
+}
+
 #[test]
 fn a_dangling_link_leads_to_where_a_file_is_made() {
     let (volume, device) = in_memory();

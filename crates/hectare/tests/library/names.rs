@@ -176,6 +176,75 @@ fn regression_names_removed_while_listed_are_no_errors_without_filetype() {
 }
 
 #[test]
+fn regression_a_name_and_a_slash_is_no_path_of_a_file() {
+    let (volume, device) = in_memory();
+    volume.create_dir("d").unwrap();
+    volume.write("f", "").unwrap();
+    volume.symlink("f/", "to-f").unwrap();
+    for path in ["/f/", "f/.", "/f/./", "to-f", "d/../f/"] {
+        let refused = volume.canonicalize(path).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotADirectory, "{path}: {refused}");
+    }
+    for (path, expected) in [("d/", "/d"), ("/d/./", "/d"), ("./d/../f", "/f"), ("/", "/"), (".", "/")] {
+        assert_eq!(volume.canonicalize(path).unwrap(), PathBuf::from(expected), "{path}");
+    }
+    close_clean(volume, &device);
+}
+
+/// The numbers are those of Linux for these calls.
+#[test]
+fn regression_the_root_and_dots_had_errors_of_their_own() {
+    const EBUSY: i32 = 16;
+    const EEXIST: i32 = 17;
+    const EISDIR: i32 = 21;
+    const EINVAL: i32 = 22;
+    const ENOTEMPTY: i32 = 39;
+    let (volume, device) = in_memory();
+    volume.create_dir_all("/d/e").unwrap();
+    volume.write("/f", "x").unwrap();
+    let of = |result: hectare::Result<()>| result.unwrap_err().errno();
+    let calls = [
+        ("rename /d/. /x", of(volume.rename("/d/.", "/x")), EBUSY),
+        ("rename /d/e /d/..", of(volume.rename("/d/e", "/d/..")), EBUSY),
+        ("rename / /x", of(volume.rename("/", "/x")), EBUSY),
+        ("rename /d /", of(volume.rename("/d", "/")), EBUSY),
+        ("rmdir /", of(volume.remove_dir("/")), EBUSY),
+        ("rmdir /d/.", of(volume.remove_dir("/d/.")), EINVAL),
+        ("rmdir /d/..", of(volume.remove_dir("/d/..")), ENOTEMPTY),
+        ("rm -r /", of(volume.remove_dir_all("/")), EBUSY),
+        ("unlink /", of(volume.remove_file("/")), EISDIR),
+        ("mkdir /", of(volume.create_dir("/")), EEXIST),
+        ("link /f /", of(volume.hard_link("/f", "/")), EEXIST),
+        ("symlink f /", of(volume.symlink("f", "/")), EEXIST),
+        ("create_new /", of(volume.create_new("/").map(drop)), EEXIST),
+        ("create /", of(volume.create("/").map(drop)), EISDIR),
+        ("stat NUL", of(volume.metadata("/nul\0x").map(drop)), EINVAL),
+        ("unlink NUL", of(volume.remove_file("/nul\0x")), EINVAL),
+        ("mkdir NUL", of(volume.create_dir("/nul\0x")), EINVAL),
+    ];
+    for (call, errno, expected) in calls {
+        assert_eq!(errno, expected, "{call}");
+    }
+    assert_eq!(volume.metadata("/nul\0x").unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(volume.exists("/d/e").unwrap() && volume.exists("/f").unwrap());
+    close_clean(volume, &device);
+}
+
+#[test]
+fn regression_a_directory_that_is_removed_while_it_is_listed_has_an_end() {
+    let (volume, device) = in_memory();
+    volume.create_dir("d").unwrap();
+    for name in ["a", "b"] {
+        volume.write(format!("d/{name}"), "").unwrap();
+    }
+    let mut listing = volume.read_dir("d").unwrap();
+    assert!(listing.next().unwrap().is_ok());
+    volume.remove_dir_all("d").unwrap();
+    assert!(listing.all(|entry| entry.is_ok()));
+    close_clean(volume, &device);
+}
+
+#[test]
 fn names_are_kept_or_exchanged_if_asked_for() {
     let (volume, device) = in_memory();
     volume.write("one", "1").unwrap();

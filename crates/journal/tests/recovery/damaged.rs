@@ -1,6 +1,6 @@
 //! Damaged journals: the result is an error, or the state after some prefix of the transactions.
 
-use crate::kernel::{left_by_the_kernel, storm};
+use crate::kernel::{has_blocks, left_by_the_kernel, storm};
 use crate::logs::{LogWriter, Random};
 use crate::volume::Volume;
 use crate::written::fresh;
@@ -169,7 +169,7 @@ fn what_an_earlier_turn_of_the_log_left_is_its_end_and_no_damage() {
 #[test]
 fn damage_to_a_transaction_of_the_kernel_with_the_first_checksum_shows() {
     let args = ["-b", "1024", "-J", "size=2", "-O", "^metadata_csum"];
-    let volume = match left_by_the_kernel(&args, "journal_checksum", |root| storm(root, 3)) {
+    let volume = match left_by_the_kernel(&args, "journal_checksum", |root| storm(root, 3), has_blocks) {
         Ok((volume, _)) => volume,
         Err(reason) => skip!("damaged::the_first_checksum", reason),
     };

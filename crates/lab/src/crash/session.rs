@@ -252,7 +252,7 @@ impl Worker<'_> {
 
     fn perform_whole(&mut self, op: &Op, number: u32) -> hectare_engine::Result<()> {
         let volume = self.volume;
-        let creation = |id: &u32| Creation { permissions: 0o755, uid: *id, gid: 0 };
+        let creation = |id: &u32| Creation { permissions: 0o755, umask: 0, uid: *id, gid: 0 };
         match op {
             Op::Create { path, id } => volume.make(path, NewNode::File, creation(id)).map(drop),
             Op::MakeDir { path, id } => volume.create_dir(path, creation(id)).map(drop),

@@ -209,6 +209,28 @@ fn far_apart(dir: &Path) -> Result<String, Errno> {
     Ok(said)
 }
 
+/// Writes and copies across the largest size of a file: what fits is done, and counted.
+fn across_the_largest_size(dir: &Path) -> Result<String, Errno> {
+    let largest = file(dir, "largest")?;
+    let (mut max, mut beyond) = (0_u64, 1_u64 << 62);
+    while beyond - max > 1 {
+        let middle = max.midpoint(beyond);
+        *(if rustix::fs::ftruncate(&largest, middle).is_ok() { &mut max } else { &mut beyond }) = middle;
+    }
+    rustix::fs::ftruncate(&largest, 0)?;
+    let source = file(dir, "source")?;
+    rustix::io::write(&source, b"12345678")?;
+    let places = [max - 3, max, max + 1];
+    let written = places.map(|at| rustix::io::pwrite(&largest, b"12345678", at));
+    let copied =
+        places.map(|mut at| rustix::fs::copy_file_range(&source, Some(&mut 0), &largest, Some(&mut at), 8));
+    let len = len(&largest)?;
+    for name in ["largest", "source"] {
+        rustix::fs::unlink(dir.join(name))?; // comparing the trees would read it all
+    }
+    Ok(format!("written {written:?}, copied {copied:?}, {len} of {max}"))
+}
+
 /// Writes and syncs in turn (LTP's fsync02); each time the size must be the expected one.
 fn synced_often(dir: &Path) -> Result<String, Errno> {
     let file = file(dir, "synced")?;
@@ -242,7 +264,7 @@ macro_rules! scenes {
 }
 
 /// In this order; each frees the space it took.
-pub(super) static SCENES: [Case; 11] = scenes! {
+pub(super) static SCENES: [Case; 12] = scenes! {
     "filled and freed" => filled_and_freed,
     "more than there is" => too_much,
     "promised on a full volume" => promised,
@@ -252,6 +274,7 @@ pub(super) static SCENES: [Case; 11] = scenes! {
     "opened often" => opened_often,
     "linked often" => linked_often,
     "far apart" => far_apart,
+    "across the largest size" => across_the_largest_size,
     "synced often" => synced_often,
     "grown" => grown,
 };

@@ -63,7 +63,7 @@ pub(super) fn take(image: &Image, place: &ImagePath, progress: &Progress) -> Out
     if there.is_some() && !is_file {
         target.remove(&dir, &name).map_err(failed)?;
     }
-    let file = target.make_file(&dir, &name, crate::umask::apply(MODE), is_file).map_err(failed)?;
+    let file = target.make_file(&dir, &name, target.new_mode(MODE), is_file).map_err(failed)?;
     let mut at = 0;
     while !piece.is_empty() {
         target.write_at(&file, at, &piece).map_err(failed)?;
