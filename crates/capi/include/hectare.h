@@ -418,9 +418,9 @@ intptr_t hectare_file_read(hectare_file *file,
                            uintptr_t len,
                            uint64_t at);
 
-// Writes `len` bytes at offset `at`; returns how many: fewer if the volume became full only, and ENOSPC if
-// there is room for none. EBADF if the file is not open for writing, as for all that changes it; EFBIG
-// beyond what the format allows.
+// Writes `len` bytes at offset `at`; returns how many: fewer only if the volume became full or the file as
+// large as the format allows, and ENOSPC or EFBIG if there is room for none. EBADF if the file is not open for
+// writing, as for all that changes it.
 intptr_t hectare_file_write(hectare_file *file,
                             const uint8_t *from,
                             uintptr_t len,
@@ -587,7 +587,8 @@ hectare_volume *hectare_open(const char *image,
                              uint32_t flags);
 
 // Makes everything durable and closes the volume: its handle leads to nothing any more, also after an error.
-// Files and directories of it that are open stay readable, and keep the image locked until they are closed.
+// Files and directories of it that are open stay readable, and keep the image locked until they are closed;
+// those that have lost their last name are freed, and calls with them fail with ESTALE.
 int hectare_close(hectare_volume *volume);
 
 // Makes all changes durable.

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{EINVAL, EOVERFLOW, Failure, guard, status};
-use crate::handles::{Kind, Table};
+use crate::handles::{Held, Kind, Table};
 use crate::memory::{self, buffer, bytes, put};
 use crate::metadata::{fill, hectare_stat};
 use crate::volume::{hectare_volume, volume};
@@ -31,7 +31,7 @@ const ALL: u32 = 31;
 
 static FILES: Table<File> = Table::new(Kind::File);
 
-fn file(handle: *mut hectare_file) -> Result<File, Failure> {
+fn file(handle: *mut hectare_file) -> Result<Held<'static, File>, Failure> {
     FILES.get(handle)
 }
 
@@ -64,7 +64,8 @@ pub extern "C" fn hectare_file_open(
             .create_new(has(HECTARE_EXCLUSIVE))
             .truncate(has(HECTARE_TRUNCATE))
             .mode(mode);
-        FILES.insert(options.open(&self::volume(volume)?, memory::path(path, "the path")?)?)
+        let volume = self::volume(volume)?;
+        FILES.insert(options.open(&volume, memory::path(path, "the path")?)?)
     })
 }
 
@@ -75,9 +76,9 @@ pub extern "C" fn hectare_file_read(file: *mut hectare_file, to: *mut u8, len: u
     guard(-1, || count(self::file(file)?.read_at(buffer(to, len)?, at)?))
 }
 
-/// Writes `len` bytes at offset `at`; returns how many: fewer if the volume became full only, and ENOSPC if
-/// there is room for none. EBADF if the file is not open for writing, as for all that changes it; EFBIG
-/// beyond what the format allows.
+/// Writes `len` bytes at offset `at`; returns how many: fewer only if the volume became full or the file as
+/// large as the format allows, and ENOSPC or EFBIG if there is room for none. EBADF if the file is not open for
+/// writing, as for all that changes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_file_write(file: *mut hectare_file, from: *const u8, len: usize, at: u64) -> isize {
     guard(-1, || count(self::file(file)?.write_at(bytes(from, len)?, at)?))

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // names that C calls
 
 use crate::failure::{Failure, guard, status};
-use crate::handles::{Kind, Table};
+use crate::handles::{Held, Kind, Table};
 use crate::memory::{self, host_path, put, text};
 use hectare::Volume;
 use hectare::inode::{self, Changes, InodeNr};
@@ -22,7 +22,7 @@ pub const HECTARE_READ_WRITE: u32 = 1;
 
 static VOLUMES: Table<Volume> = Table::new(Kind::Volume);
 
-pub(crate) fn volume(handle: *mut hectare_volume) -> Result<Volume, Failure> {
+pub(crate) fn volume(handle: *mut hectare_volume) -> Result<Held<'static, Volume>, Failure> {
     VOLUMES.get(handle)
 }
 
@@ -52,7 +52,8 @@ pub extern "C" fn hectare_open(image: *const c_char, flags: u32) -> *mut hectare
 }
 
 /// Makes everything durable and closes the volume: its handle leads to nothing any more, also after an error.
-/// Files and directories of it that are open stay readable, and keep the image locked until they are closed.
+/// Files and directories of it that are open stay readable, and keep the image locked until they are closed;
+/// those that have lost their last name are freed, and calls with them fail with ESTALE.
 #[unsafe(no_mangle)]
 pub extern "C" fn hectare_close(volume: *mut hectare_volume) -> c_int {
     status(|| Ok(VOLUMES.take(volume)?.close()?))
@@ -137,7 +138,7 @@ pub extern "C" fn hectare_set_label(volume: *mut hectare_volume, label: *const c
 
 /// What is at a path.
 pub(crate) struct At<'a> {
-    volume: Volume,
+    volume: Held<'static, Volume>,
     path: &'a [u8],
     follows: bool,
 }
