@@ -73,6 +73,21 @@ pub(crate) fn disk_with(file: FileDevice, path: &Path, part: Part, named: Named)
     }
 }
 
+/// Returns an error for a file whose bytes are not those of a disk: a disk image of a kind that is not read, an
+/// archive, or a compressed file.
+pub(crate) fn refuse_wrapped(disk: &dyn Device, name: &str) -> Outcome {
+    // The first KiB of a volume is for boot loaders, and may look like anything.
+    if holds_ext(disk) {
+        return Ok(());
+    }
+    match hectare_probe::probe(disk).map_err(|error| Failure::of(name, error))? {
+        Some(found) if found.what.wraps_a_disk() => {
+            Err(Failure::of(name, format_args!("it is {found}; {}", found.what.advice())))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether there is the magic number of an ext superblock; what can't be read has none.
 pub(crate) fn holds_ext(device: &dyn Device) -> bool {
     let mut magic = [0; 2];

@@ -17,10 +17,12 @@ use imago::file::File;
 use imago::format::PreallocateMode;
 use imago::format::gate::ImplicitOpenGate;
 use imago::qcow2::Qcow2;
-use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, StorageOpenOptions};
+use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Mapping, Storage, StorageOpenOptions};
 use parking_lot::RwLock;
+use std::cell::Cell;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// How many files a chain of backing files may have.
 pub(crate) const CHAIN_MAX: u32 = 200;
@@ -36,6 +38,12 @@ const DIRTY: u64 = 1;
 const CORRUPT: u64 = 2;
 const HEADER_LEN: usize = 100;
 const CLUSTER_MAX: u64 = 2 << 20;
+/// The unit of a disk's size: qemu leaves out what is beyond the last whole one.
+const SECTOR: u64 = 512;
+/// In an entry of the first level of the map: where the table is.
+const TABLE_AT: u64 = 0x00ff_ffff_ffff_fe00;
+/// Bytes of the first level that are read at a time.
+const L1_CHUNK: u64 = 64 << 10;
 
 /// The extension of a header that names features, and the bytes of an entry of it.
 const FEATURE_NAMES: u32 = 0x6803_f857;
@@ -49,6 +57,8 @@ pub(crate) struct Qcow2Device {
     name: String,
     read_only: bool,
     zeroed: bool,
+    /// Bytes of the largest clusters of the chain.
+    cluster: u64,
     /// What changes which clusters are in use excludes all else.
     image: RwLock<Image>,
     /// Keeps the lock on the file.
@@ -57,33 +67,50 @@ pub(crate) struct Qcow2Device {
 
 impl Qcow2Device {
     pub(crate) fn open(file: FileDevice, path: &Path, backing: Backing, named: Named) -> Result<Self> {
-        admit(&file)?;
-        Self::admitted(&file, path, backing, named)
+        let cluster = admit(&file)?;
+        Self::admitted(&file, path, backing, named, cluster)
     }
 
     pub(crate) fn create(file: &FileDevice, path: &Path, size: Bytes) -> Result<Self> {
         let failed = |error: IoError| Error::new(file.name(), one_line(&error));
+        if !size.get().is_multiple_of(SECTOR) {
+            let what = format!(
+                "a qcow2 disk has whole sectors of {SECTOR} bytes, and this one would have {size} bytes"
+            );
+            return Err(Error::new(file.name(), what));
+        }
         let claim = file.claim().map_err(failed)?;
         let storage = storage(&claim, path, true).map_err(failed)?;
         Qcow2::<File>::create_builder(storage).size(size.get()).create().map_err(failed)?;
-        let mut made = Self::admitted(file, path, Backing::Beside, Named::default())?;
+        let cluster = check_tables(file)?;
+        let mut made = Self::admitted(file, path, Backing::Beside, Named::default(), cluster)?;
         made.zeroed = true;
         Ok(made)
     }
 
-    fn admitted(file: &FileDevice, path: &Path, backing: Backing, named: Named) -> Result<Self> {
+    /// Opens a file that may be opened, with its clusters' length.
+    fn admitted(
+        file: &FileDevice,
+        path: &Path,
+        backing: Backing,
+        named: Named,
+        cluster: u64,
+    ) -> Result<Self> {
         let (name, read_only) = (file.name().to_owned(), file.is_read_only());
         let failed = |error: IoError| {
             Error::new(&name, format!("the qcow2 image can't be opened: {}", one_line(&error)))
         };
         let claim = file.claim().map_err(failed)?;
         let storage = storage(&claim, path, !read_only).map_err(failed)?;
-        let gate = Gate { directory: directory_of(path), backing, left: CHAIN_MAX, named };
+        let largest = Rc::new(Cell::new(cluster));
+        let gate =
+            Gate { directory: directory_of(path), backing, left: CHAIN_MAX, named, largest: largest.clone() };
         let image = Qcow2::<File>::builder(storage).write(!read_only).open(gate).map_err(failed)?;
         Ok(Self {
             name,
             read_only,
             zeroed: false,
+            cluster: largest.get(),
             image: RwLock::new(FormatAccess::new(image)),
             _claim: claim,
         })
@@ -101,9 +128,9 @@ impl Qcow2Device {
     }
 }
 
-/// Refuses what can't be read or written safely.
-fn admit(file: &FileDevice) -> Result<()> {
-    check_tables(file)?;
+/// Refuses what can't be read or written safely. Returns the bytes of a cluster.
+fn admit(file: &FileDevice) -> Result<u64> {
+    let cluster = check_tables(file)?;
     let refuse = |what: &str| Err(Error::new(file.name(), what));
     let Some(head) = record(file, 0, 104)? else { return refuse("the qcow2 image is cut off") };
     if head.be32(4) < 2 {
@@ -117,7 +144,7 @@ fn admit(file: &FileDevice) -> Result<()> {
         return refuse("the qcow2 image is marked as corrupt: qemu-img check -r all mends it");
     }
     if file.is_read_only() {
-        return Ok(());
+        return Ok(cluster);
     }
     if incompatible & DIRTY != 0 {
         return refuse("the qcow2 image was not closed: qemu-img check -r all mends it");
@@ -129,7 +156,7 @@ fn admit(file: &FileDevice) -> Result<()> {
              one, qemu-img convert makes an image without",
         );
     }
-    Ok(())
+    Ok(cluster)
 }
 
 /// The file that a qcow2 says it is backed by; `None` where there is none, or the file is no qcow2.
@@ -144,9 +171,10 @@ pub(crate) fn backing_of(file: &FileDevice) -> Result<Option<PathBuf>> {
     Ok(name.map(PathBuf::from))
 }
 
-/// Refuses tables that lie beyond the end of the file, for which `imago` would take memory.
-fn check_tables(file: &FileDevice) -> Result<()> {
-    let Some(head) = record(file, 0, 72)?.filter(|head| head.bytes(0, 4) == MAGIC) else { return Ok(()) };
+/// Refuses tables that lie beyond the end of the file: `imago` would take memory for them, or read them as zeros.
+/// Returns the bytes of a cluster; 1 if the file is no qcow2.
+fn check_tables(file: &FileDevice) -> Result<u64> {
+    let Some(head) = record(file, 0, 72)?.filter(|head| head.bytes(0, 4) == MAGIC) else { return Ok(1) };
     let cluster = 1_u64.checked_shl(head.be32(20)).unwrap_or(u64::MAX);
     let room = file.len().get().saturating_add(cluster);
     let l1 = (head.be64(40), u64::from(head.be32(36)) * 8);
@@ -154,7 +182,25 @@ fn check_tables(file: &FileDevice) -> Result<()> {
     if [l1, counts].iter().any(|(at, len)| at.checked_add(*len).is_none_or(|end| end > room)) {
         return Err(Error::new(file.name(), "the qcow2 image is damaged: its tables lie beyond its end"));
     }
-    check_extensions(file, cluster)
+    check_second_level(file, l1, cluster)?;
+    check_extensions(file, cluster)?;
+    Ok(cluster)
+}
+
+/// Refuses a map whose second level the file has no more, whole: all disk behind it would read as zeros.
+fn check_second_level(file: &FileDevice, (at, len): (u64, u64), cluster: u64) -> Result<()> {
+    let stored = file.len().get().saturating_sub(at).min(len);
+    for done in (0..stored).step_by(index_of(L1_CHUNK)) {
+        let Some(part) = record(file, at + done, index_of(L1_CHUNK.min(stored - done)))? else { break };
+        let tables = (0..part.len() / 8).map(|index| part.be64(index * 8) & TABLE_AT);
+        if tables.filter(|table| *table != 0).any(|table| table.saturating_add(cluster) > file.len().get()) {
+            return Err(Error::new(
+                file.name(),
+                "the qcow2 image is cut off: a table of its map is not there",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a table of feature names whose last entry is not whole, at which `imago` panics. What it refuses itself
@@ -175,6 +221,26 @@ fn check_extensions(file: &FileDevice, cluster: u64) -> Result<()> {
             return Err(Error::new(file.name(), what));
         }
         at = at.saturating_add(8).saturating_add(len.next_multiple_of(8));
+    }
+    Ok(())
+}
+
+/// Refuses to read clusters that the file has no byte of, which `imago` reads as zeros: it is cut off. The last
+/// cluster of a file may be shorter than others: programs leave out the zeros at its end.
+fn check_is_there(image: &Image, span: Span, cluster: u64) -> IoResult<()> {
+    let (mut at, mut left) = (span.at.get(), span.len.get());
+    while left > 0 {
+        let (mapping, known) = image.get_mapping(at, left)?;
+        if let Mapping::Raw { storage, offset, .. } = mapping {
+            let last = offset.saturating_add(known.saturating_sub(1));
+            if last / cluster * cluster >= storage.size()? {
+                let what =
+                    format!("its map leads to byte {offset}, beyond the end of the file: it is cut off");
+                return Err(IoError::other(what));
+            }
+        }
+        let known = known.clamp(1, left);
+        (at, left) = (at + known, left - known);
     }
     Ok(())
 }
@@ -200,6 +266,8 @@ struct Gate {
     backing: Backing,
     left: u32,
     named: Named,
+    /// Bytes of the largest clusters of what was opened.
+    largest: Rc<Cell<u64>>,
 }
 
 impl Gate {
@@ -238,7 +306,7 @@ impl ImplicitOpenGate<File> for Gate {
         }
         let (directory, left) = (self.directory.clone(), self.left.saturating_sub(1));
         let named = std::mem::take(&mut self.named);
-        let gate = Self { directory, backing: self.backing, left, named };
+        let gate = Self { directory, backing: self.backing, left, named, largest: self.largest.clone() };
         Ok(FormatAccess::new(builder.open(gate)?))
     }
 
@@ -248,7 +316,7 @@ impl ImplicitOpenGate<File> for Gate {
             Some(file) => file,
             None => FileOptions::new().exclusive(false).open(&path).map_err(other)?,
         };
-        check_tables(&file).map_err(other)?;
+        self.largest.set(self.largest.get().max(check_tables(&file).map_err(other)?));
         // The lock belongs to the open file, which this is as well.
         let claim = file.claim()?;
         File::from_open_file(borrowed(&claim).try_clone_to_owned()?.into(), builder)
@@ -266,7 +334,10 @@ impl Device for Qcow2Device {
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> hectare_device::Result<()> {
         let span = Span::new(at, Bytes::of(buf.len()));
-        self.with(Operation::Read, span, |image| image.read(buf, at.get()))
+        self.with(Operation::Read, span, |image| {
+            check_is_there(image, span, self.cluster)?;
+            image.read(buf, at.get())
+        })
     }
 
     fn extent_at(&self, at: Bytes, len: Bytes) -> hectare_device::Result<Extent> {
@@ -308,6 +379,10 @@ impl Device for Qcow2Device {
     fn resize(&self, len: Bytes) -> hectare_device::Result<()> {
         let span = Span::new(Bytes::ZERO, len);
         check(self, Operation::Resize, Span::default())?;
+        if !len.get().is_multiple_of(SECTOR) {
+            let what = IoError::other(format!("a qcow2 disk has whole sectors of {SECTOR} bytes"));
+            return Err(io(&self.name, Operation::Resize, span, &what));
+        }
         let mut image = self.image.write();
         let resized = image.resize(len.get(), PreallocateMode::Zero);
         resized.map_err(|error| io(&self.name, Operation::Resize, span, &error))

@@ -300,3 +300,62 @@ fn regression_a_qcow2_with_a_cut_table_of_feature_names_is_refused() {
     let none = [&names(0)[..], &[0; 8]].concat();
     assert_eq!(changed(&path, at, &none).unwrap().len(), Bytes::mib(5));
 }
+
+/// `imago` reads zeros where a map leads beyond the end of its file.
+#[test]
+fn regression_a_qcow2_that_was_cut_off_read_as_zeros() {
+    let folder = tempfile::tempdir().unwrap();
+    let (raw, image) = (folder.path().join("raw"), folder.path().join("image"));
+    let bytes: Vec<u8> = (0..SIZE).map(|at| low_byte(at / 251 + at + 1) | 1).collect();
+    fs::write(&raw, &bytes).unwrap();
+    for args in [&["-o", "cluster_size=64k"], &["-o", "cluster_size=512"], &["-o", "cluster_size=2M"]] {
+        let mut qemu = match need("qemu-img") {
+            Ok(qemu) => qemu,
+            Err(reason) => skip!("images::regression_a_qcow2_that_was_cut_off", reason),
+        };
+        let said = run(qemu.args(["convert", "-f", "raw", "-O", "qcow2"]).args(args).arg(&raw).arg(&image));
+        assert!(said.succeeded(), "{}", said.report());
+        let len = fs::metadata(&image).unwrap().len();
+        for cut in [len / 8, len / 2, len - 2 * (2 << 20)] {
+            File::options().write(true).open(&image).unwrap().set_len(len - cut).unwrap();
+            assert!(
+                opened(&image, true, Backing::Beside).is_err(),
+                "{args:?} less {cut} bytes may be written"
+            );
+            let Err(error) = read_whole(&image) else { panic!("{args:?} less {cut} bytes is read") };
+            assert!(error.contains("cut off") || error.contains("beyond its end"), "{error}");
+        }
+        fs::remove_file(&image).unwrap();
+    }
+}
+
+/// The content of the disk in an image, or the first error.
+fn read_whole(image: &Path) -> Result<Vec<u8>, String> {
+    let device = opened(image, false, Backing::Beside).map_err(|error| error.to_string())?;
+    let mut bytes = vec![0; usize::try_from(device.len().get()).unwrap()];
+    device.read_at(Bytes::ZERO, &mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+fn low_byte(number: u64) -> u8 {
+    u8::try_from(number % 256).unwrap()
+}
+
+/// qemu leaves out what is beyond the last whole sector.
+#[test]
+fn regression_a_qcow2_lost_the_end_of_a_disk_of_odd_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let make = |len| {
+        fs::write(&image, []).unwrap();
+        let file = FileOptions::new().write(true).exclusive(true).open(&image).unwrap();
+        create(file, &image, New::Qcow2, Bytes::new(len), [7; 16])
+    };
+    for len in [1, 511, 513, SIZE + 1] {
+        let error = make(len).err().expect("it is made").to_string();
+        assert!(error.contains("whole sectors"), "{error}");
+    }
+    let device = make(1024).unwrap();
+    assert!(device.resize(Bytes::new(1025)).is_err());
+    device.resize(Bytes::new(1536)).unwrap();
+}

@@ -200,6 +200,39 @@ impl What {
         }
     }
 
+    /// Whether it is a disk image, an archive or a compressed file: its bytes are not those of a disk, but the
+    /// content of one may be in it.
+    #[must_use]
+    pub const fn wraps_a_disk(self) -> bool {
+        matches!(
+            self,
+            Self::Qcow
+                | Self::Qed
+                | Self::Vhd
+                | Self::Vhdx
+                | Self::Vmdk
+                | Self::Vdi
+                | Self::Parallels
+                | Self::Dmg
+                | Self::AndroidSparse
+                | Self::Partclone
+                | Self::Gzip
+                | Self::Bzip2
+                | Self::Xz
+                | Self::Zstd
+                | Self::Lz4
+                | Self::Lzma
+                | Self::Lzop
+                | Self::Tar
+                | Self::Zip
+                | Self::SevenZip
+                | Self::Cpio
+                | Self::Ar
+                | Self::Rpm
+                | Self::Wim
+        )
+    }
+
     /// The advice for users who gave it where an ext4 volume was needed.
     #[must_use]
     pub const fn advice(self) -> &'static str {

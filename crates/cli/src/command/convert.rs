@@ -1,11 +1,13 @@
 //! `hectare convert`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image_device::{Hold, whole_device};
+use crate::image_device::{Hold, refuse_wrapped, whole_device};
+use crate::name::shown;
 use crate::new_disk::{Kind, NewDisk};
 use crate::output::Output;
 use crate::partition_args::Part;
 use crate::progress::Progress;
+use hectare_device::os::OsStrExt;
 use hectare_device::{Device, Overwrite};
 use hectare_units::{Bytes, index_of, u64_of};
 use std::path::PathBuf;
@@ -41,7 +43,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let kind = arguments.to.map_or_else(|| Kind::of_name(&arguments.target), Ok)?;
     // The disk as a whole, also if there is only one volume on it.
-    let disk = arguments.part.of(whole_device(&arguments.from, arguments.part, Hold::Writers)?)?;
+    let whole = whole_device(&arguments.from, arguments.part, Hold::Writers)?;
+    refuse_wrapped(&*whole, &shown(arguments.from.as_os_str().as_bytes()))?;
+    let disk = arguments.part.of(whole)?;
     let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
     if kind == Kind::Simg {
         NewDisk::sparse_image_of(&*disk, &arguments.target, overwrite)?;

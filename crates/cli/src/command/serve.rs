@@ -2,7 +2,7 @@
 
 use super::build::content::{ContentArguments, read};
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, whole_device};
+use crate::image_device::{Hold, refuse_wrapped, whole_device};
 use crate::name::shown;
 use crate::os::Ending;
 use crate::output::Output;
@@ -93,7 +93,11 @@ fn there(arguments: &Arguments, image: &Path) -> Outcome<Served> {
     // have the same export.
     let disk = match remote::is_address(image) {
         true => remote::open_shared(image, hold == Hold::Everybody)?,
-        false => whole_device(image, arguments.part, hold)?,
+        false => {
+            let disk = whole_device(image, arguments.part, hold)?;
+            refuse_wrapped(&*disk, &name)?;
+            disk
+        }
     };
     let device = arguments.part.of(disk)?;
     Ok(Served { device, name, description: description(image.file_name()), read_only: arguments.read_only })

@@ -5,6 +5,7 @@ use crate::support::hectare;
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{assert_clean, skip};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn qemu_img(args: &[&str]) -> Result<(), hectare_oracle::Skip> {
@@ -153,6 +154,38 @@ fn disks_are_converted_with_their_holes() {
     assert!(hectare(&["convert", &raw, &path("a.img")]).refused().contains("exists"));
     assert!(hectare(&["convert", &raw, &path("a.vmdk")]).refused().contains("--to"));
     assert!(!Path::new(&path("a.vmdk")).exists());
+}
+
+/// Disk images of kinds that are not read, archives and compressed files were copied byte for byte, as raw disks.
+#[test]
+fn regression_disks_in_a_form_that_is_not_read_were_copied_as_they_lie() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let raw = path("disk");
+    fs::File::create(&raw).unwrap().set_len(32 << 20).unwrap();
+    hectare(&["mkfs", "-q", &raw]).ok();
+    for (format, kind) in [("vdi", "a VDI disk image"), ("qed", "a QED disk image")] {
+        let image = path(format);
+        if let Err(reason) = qemu_img(&["convert", "-f", "raw", "-O", format, &raw, &image]) {
+            skip!("disk_image::regression_disks_in_a_form_that_is_not_read", reason);
+        }
+        let refused = hectare(&["convert", &image, &path("back")]);
+        assert!(refused.refused().contains(kind), "{}", refused.err);
+        assert!(!Path::new(&path("back")).exists());
+        assert!(
+            hectare(&["serve", &image, "--nbd", &format!("unix:{}", path("socket"))])
+                .refused()
+                .contains(kind)
+        );
+    }
+    fs::write(path("gz"), [&[0x1f, 0x8b, 8, 0], &[0; 4096][..]].concat()).unwrap();
+    assert!(hectare(&["convert", &path("gz"), &path("back")]).refused().contains("gunzip"));
+    fs::write(path("zip"), [b"PK\x03\x04", &[0; 4096][..]].concat()).unwrap();
+    assert!(hectare(&["convert", &path("zip"), &path("back")]).refused().contains("a zip archive"));
+    // The first KiB of a volume is for boot loaders, and may begin like any of these.
+    fs::OpenOptions::new().write(true).open(&raw).unwrap().write_all_at(&[0x1f, 0x8b, 8, 0], 0).unwrap();
+    hectare(&["convert", &raw, &path("back")]).ok();
+    assert!(fs::read(path("back")).unwrap() == fs::read(&raw).unwrap());
 }
 
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {

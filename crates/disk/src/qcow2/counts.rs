@@ -9,7 +9,7 @@
 use crate::error::{Error, Result};
 use hectare_device::{Device, FileDevice};
 use hectare_probe::record::record;
-use hectare_units::{Bytes, index_of};
+use hectare_units::{Bytes, index_of, u64_of};
 
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 const ORDER_MAX: u32 = 6;
@@ -27,6 +27,10 @@ struct Counts<'a> {
 }
 
 impl Counts<'_> {
+    fn has_block(&self, number: u64) -> bool {
+        usize::try_from(number).ok().and_then(|number| self.blocks.get(number)).is_some_and(|at| *at != 0)
+    }
+
     /// Whether the cluster that a byte lies in is counted as used.
     fn has(&self, at: u64) -> hectare_device::Result<bool> {
         let (cluster, per_block) = (at / self.cluster, self.cluster * 8 / self.width);
@@ -74,6 +78,16 @@ pub(super) fn check(file: &FileDevice) -> Result<()> {
     for at in clusters.chain(own_blocks) {
         if !counts.has(at)? {
             return Err(wrong("it counts its own tables as free: qemu-img check -r all mends it"));
+        }
+    }
+    // A write would make the file longer, and what was cut off would read as zeros from then on.
+    let per_block = cluster * 8 / counts.width;
+    let first = file.len().get().div_ceil(cluster);
+    for block in (first / per_block..u64_of(counts.blocks.len())).filter(|block| counts.has_block(*block)) {
+        for number in first.max(block * per_block)..(block + 1) * per_block {
+            if counts.has(number.saturating_mul(cluster))? {
+                return Err(wrong("it is cut off: clusters beyond its end count as used"));
+            }
         }
     }
     Ok(())
