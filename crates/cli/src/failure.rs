@@ -34,9 +34,10 @@ pub(crate) enum Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// `what: reason`.
+    /// `what: reason`. Errors of devices begin with the name of the image already.
     pub(crate) fn of(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
-        Self::Line(format!("{what}: {reason}"))
+        let (what, reason) = (format!("{what}: "), reason.to_string());
+        Self::Line(if reason.starts_with(&what) { reason } else { what + &reason })
     }
 }
 

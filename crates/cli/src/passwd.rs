@@ -7,7 +7,8 @@
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 
-/// What `chown` sets: `USER`, `USER:GROUP`, `USER:` (the same as `USER`) or `:GROUP`.
+/// What `chown` sets: `USER`, `USER:GROUP`, `:GROUP`, or `NAME:` for the user and that user's login group. As for
+/// chown(1), a number has no login group: the image's users are not the host's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
     /// The user, if it is to change.
@@ -19,6 +20,9 @@ pub(crate) struct Owner {
 impl Owner {
     /// Parses the argument, for clap.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(user) = text.strip_suffix(':').filter(|user| !user.is_empty()) {
+            return login(user);
+        }
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
         let given = |text: &str, parse: fn(&str) -> Result<u32, String>| {
             (!text.is_empty()).then(|| parse(text)).transpose()
@@ -39,6 +43,17 @@ pub(crate) fn uid(text: &str) -> Result<u32, String> {
 /// Likewise of a group.
 pub(crate) fn gid(text: &str) -> Result<u32, String> {
     number(text, GROUPS, "group")
+}
+
+/// A user of the host, and that user's login group.
+fn login(user: &str) -> Result<Owner, String> {
+    let lines = std::fs::read_to_string(USERS).unwrap_or_default();
+    let found = lines.lines().find_map(|line| {
+        let (name, uid) = entry(line)?;
+        let gid = line.split(':').nth(3)?.parse().ok()?;
+        (name == user).then_some(Owner { uid: Some(uid), gid: Some(gid) })
+    });
+    found.ok_or_else(|| format!("'{user}:' needs a name in {USERS}, for its login group; give USER:GROUP"))
 }
 
 /// A number of a user, group or project: not the highest one, which stands for none.
@@ -88,7 +103,9 @@ mod tests {
     fn owners_are_numbers_or_names_of_the_host() {
         assert_eq!(Owner::parse("7:8"), Ok(Owner { uid: Some(7), gid: Some(8) }));
         assert_eq!(Owner::parse(":8"), Ok(Owner { uid: None, gid: Some(8) }));
-        assert_eq!(Owner::parse("7:"), Ok(Owner { uid: Some(7), gid: None }));
+        assert_eq!(Owner::parse("root:"), Ok(Owner { uid: Some(0), gid: Some(0) }));
+        assert!(Owner::parse("0:").unwrap_err().contains("give USER:GROUP"));
+        assert!(Owner::parse("no-such-user-here:").unwrap_err().contains("/etc/passwd"));
         assert_eq!(Owner::parse("root"), Ok(Owner { uid: Some(0), gid: None }));
         for wrong in [":", "7:8:9", "+7", "-1", "4294967295", ":4294967295"] {
             assert!(Owner::parse(wrong).is_err(), "{wrong}");

@@ -10,7 +10,8 @@ use hectare_populate::{Error, ModeChange};
 
 /// Change permissions inside an image
 ///
-/// MODE is octal (0644) or symbolic (u=rwX,go-w); the umask does not apply. `D:` before a clause limits it to
+/// MODE is octal (0644) or symbolic (u=rwX,go-w,g=u); the umask does not apply. An octal mode also replaces the
+/// set-ID bits of directories, which chmod(1) keeps. `D:` before a clause limits it to
 /// directories, `F:` to everything else. Symbolic links have no permissions of their own: a link that is
 /// named is followed, others are skipped.
 #[derive(clap::Args)]

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Change a symbolic link itself, not its target
     #[arg(short = 'P', long)]
     no_dereference: bool,
-    /// The new owners: USER, USER:GROUP or :GROUP
+    /// The new owners: USER, USER:GROUP, :GROUP, or NAME: for the user and the login group
     #[arg(value_name = "USER:GROUP", value_parser = Owner::parse)]
     owner: Owner,
     /// The files: IMAGE:PATH

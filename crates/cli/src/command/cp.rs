@@ -28,7 +28,11 @@ use std::path::{Path, PathBuf};
 /// source that ends in `/.`, or that is the root of an image, the content is copied. Holes stay holes. A
 /// local path with a colon can be written ./a:b. `-` is standard input, or output for one file of an image.
 ///
-/// A file or directory that can't be read is reported and left out; a write error ends the copy.
+/// A symbolic link where a copy is to be is replaced: it is not followed. A file with several names is overwritten
+/// for all of them.
+///
+/// A file or directory below a source that can't be read is reported and left out. A source that is not there ends
+/// the copy, and so does a write error.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare cp disk.img:/etc/fstab .\n  hectare cp -a rootfs/. disk.img:/\n  \

@@ -9,7 +9,7 @@ use crate::name::{JsonName, absolute, join};
 use crate::output::{JsonArray, Output};
 use crate::walk::Entered;
 use crate::write_args::Looking;
-use hectare_engine::{Kind, Metadata, Result};
+use hectare_engine::{Error, Kind, Metadata, Result};
 use hectare_export::{MET_TWICE, Names};
 use hectare_units::InodeNr;
 
@@ -88,7 +88,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 impl Lister<'_> {
     fn place(&mut self, image: &Image, place: &ImagePath) -> Outcome {
-        let nr = image.resolve(&place.path, !self.arguments.long)?;
+        let nr = match image.volume().resolve(&place.path, !self.arguments.long) {
+            // A dangling link is listed itself.
+            Err(Error::NotFound) => image.resolve(&place.path, false)?,
+            found => found.map_err(|error| image.fail(&place.path, &error))?,
+        };
         let meta = image.volume().stat(nr).map_err(|error| image.fail(&place.path, &error))?;
         if meta.is_dir() && !self.arguments.directory {
             return self.directories(image, nr, &place.path);

@@ -6,11 +6,12 @@ use crate::image_path::{ImagePath, split};
 use crate::name::join;
 use crate::os::same_file;
 use crate::write_args::Writing;
-use hectare_engine::{Error, RenameMode};
+use hectare_engine::{Error, InodeFlags, RenameMode};
 
 /// Move or rename files inside one image
 ///
-/// With several sources, or if the destination is a directory, they are moved into it.
+/// With several sources, or if the destination is a directory, they are moved into it. Of two names of one file
+/// the first goes, as with mv(1).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare mv disk.img:/old disk.img:/new\n  \
     hectare mv disk.img:/a disk.img:/b disk.img:/folder")]
@@ -55,5 +56,38 @@ fn rename(image: &Image, arguments: &Arguments, from: &[u8], to: &[u8], into: bo
         Err(_) => from,
         Ok(_) => &target,
     };
-    image.volume().rename_path(from, &target, mode).map_err(|error| image.fail(blamed, &error))
+    let renamed = match (mode, two_names(image, from, &target)) {
+        // The system call rename(2) does nothing here.
+        (RenameMode::Replace, Some(Names::OfOneFile)) => image.volume().remove_file(from),
+        (RenameMode::Replace, Some(Names::Same)) => {
+            return Err(Failure::of(image.show(from), "source and destination are the same file"));
+        }
+        _ => image.volume().rename_path(from, &target, mode),
+    };
+    renamed.map_err(|error| image.fail(blamed, &error))
+}
+
+/// How two paths of one inode differ.
+enum Names {
+    /// They don't: one entry of one directory.
+    Same,
+    /// They are two entries.
+    OfOneFile,
+}
+
+/// `None` unless both paths exist and are names of one file (links are not followed), and if nothing may be
+/// removed: in a directory with case folding two names may be one entry, and a damaged volume may have two names
+/// of a file that counts one link. A rename changes nothing then.
+fn two_names(image: &Image, from: &[u8], to: &[u8]) -> Option<Names> {
+    let resolve = |path: &[u8]| image.volume().resolve(path, false).ok();
+    let nr = resolve(from).filter(|nr| resolve(to) == Some(*nr))?;
+    let meta = image.volume().stat(nr).ok().filter(|meta| !meta.is_dir())?;
+    let ((from_dir, from_name), (to_dir, to_name)) = (split(from), split(to));
+    let dir = image.volume().resolve(from_dir, true).ok()?;
+    let is_one_dir = image.volume().resolve(to_dir, true).ok() == Some(dir);
+    if is_one_dir && from_name == to_name {
+        return Some(Names::Same);
+    }
+    let folds = image.volume().stat(dir).ok()?.flags.contains(InodeFlags::CASEFOLD);
+    (meta.links > 1 && !(is_one_dir && folds)).then_some(Names::OfOneFile)
 }

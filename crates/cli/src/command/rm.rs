@@ -38,7 +38,11 @@ fn remove(image: &Image, path: &[u8], arguments: &Arguments, left_out: &LeftOut)
         return Err(image.fail(path, &Error::Invalid("the root, '.' and '..' can't be removed")));
     }
     let found = image.volume().resolve(parent, true).and_then(|parent| {
-        image.volume().lookup(parent, name)?;
+        let found = image.volume().lookup(parent, name)?;
+        // A slash at the end says that it is a directory; a link to one is none.
+        if path.ends_with(b"/") && !image.volume().stat(found)?.is_dir() {
+            return Err(Error::NotADirectory);
+        }
         Ok(parent)
     });
     let parent = match found {

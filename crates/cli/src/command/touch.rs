@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// The times of this file of the host instead of now
     #[arg(short, long, value_name = "FILE", conflicts_with = "date")]
     reference: Option<PathBuf>,
-    /// Of a symbolic link, set its own times
+    /// Set the times of a symbolic link itself, and create no file
     #[arg(short = 'h', long)]
     no_dereference: bool,
     /// Print help
@@ -66,7 +66,9 @@ fn touch(image: &Image, path: &[u8], arguments: &Arguments, changes: &Changes) -
     let volume = image.volume();
     let nr = match volume.resolve(path, !arguments.no_dereference) {
         Err(Error::NotFound) if arguments.no_create => return Ok(()),
-        Err(Error::NotFound) => volume.make(path, NewNode::File, umask::creation(0o666))?,
+        Err(Error::NotFound) if !arguments.no_dereference => {
+            volume.make(path, NewNode::File, umask::creation(0o666))?
+        }
         found => found?,
     };
     volume.change(nr, changes)

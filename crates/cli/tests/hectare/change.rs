@@ -1,7 +1,7 @@
 //! mkdir, mv, rm, ln, chmod, chown, xattr: the kernel and e2fsck agree with the result.
 
 use crate::look::name_of;
-use crate::support::{Bench, hectare};
+use crate::support::{Bench, hectare, hectare_fed};
 use hectare_oracle::{Entry, KernelMount, Kind, Skip, Tree, skip, walk};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -84,6 +84,50 @@ fn everything_can_be_removed() {
     }
 }
 
+/// Of two names of one file rename(2) keeps both, and mv(1) removes the first.
+#[test]
+fn regression_mv_kept_both_names_of_a_file() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli change::regression_mv_kept_both_names", reason),
+    };
+    let (a, b, d) = (bench.at("/a"), bench.at("/b"), bench.at("/d"));
+    hectare_fed(&["cp", "-", &a], "text").ok();
+    hectare(&["mkdir", &d]).ok();
+    hectare(&["ln", &a, &b]).ok();
+    hectare(&["ln", &a, &bench.at("/d/a")]).ok();
+    let root = bench.at("/");
+    bench.changed(&["mv", &b, &a]);
+    assert_eq!(hectare(&["ls", &root]).ok().text(), "a\nd\nlost+found\n");
+    assert!(hectare(&["mv", &a, &a]).refused().ends_with(":/a: source and destination are the same file"));
+    assert!(
+        hectare(&["mv", &a, &bench.at("/./a")])
+            .refused()
+            .ends_with(":/a: source and destination are the same file")
+    );
+    bench.changed(&["mv", &a, &d]);
+    assert_eq!(hectare(&["ls", &root, &d]).ok().text().matches("a\n").count(), 1);
+    assert_eq!(hectare(&["cat", &bench.at("/d/a")]).ok().text(), "text");
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+}
+
+/// A link that leads nowhere is listed itself, and `touch -h` makes no file, as the usual programs do.
+#[test]
+fn regression_links_that_lead_nowhere_are_listed() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli change::regression_links_that_lead_nowhere", reason),
+    };
+    let (link, none) = (bench.at("/link"), bench.at("/none"));
+    hectare(&["ln", "-s", "nowhere", &link]).ok();
+    assert_eq!(hectare(&["ls", &link]).ok().text(), "/link\n");
+    assert!(hectare(&["ls", &none]).refused().ends_with(":/none: no such file or directory"));
+    assert!(hectare(&["touch", "-h", &none]).refused().ends_with(":/none: no such file or directory"));
+    hectare(&["touch", "-h", "-c", &none]).ok();
+    hectare(&["touch", "-h", "-d", "@5", &link]).ok();
+    assert_eq!(hectare(&["ls", &bench.at("/")]).ok().text(), "link\nlost+found\n");
+}
+
 #[test]
 fn mv_replaces_refuses_and_exchanges() {
     let bench = match Bench::fresh("ext4") {
@@ -107,4 +151,56 @@ fn mv_replaces_refuses_and_exchanges() {
     let into = hectare(&["mv", &bench.at("/d"), &bench.at("/d/e")]);
     assert!(into.refused().contains("into itself"), "{}", into.err);
     hectare_oracle::assert_clean(&bench.image).unwrap();
+}
+
+#[test]
+fn regression_a_name_and_a_slash_removes_no_file() {
+    let bench = Bench::empty();
+    let at = |name: &str| format!("{}:/{name}", bench.image());
+    hectare(&["mkfs", bench.image(), "4M"]).ok();
+    hectare(&["touch", &at("file")]).ok();
+    hectare(&["mkdir", &at("dir")]).ok();
+    hectare(&["ln", "-s", "dir", &at("link")]).ok();
+    for words in [&["rm"][..], &["rm", "-r"], &["rm", "-rf"]] {
+        for name in ["file/", "link/"] {
+            let ran = hectare(&[words, &[&at(name)]].concat());
+            assert!(ran.refused().contains("not a directory"), "{}", ran.err);
+        }
+    }
+    hectare(&["rm", "-r", &at("dir/")]).ok();
+    let left = hectare(&["ls", &at("")]).ok().text().to_owned();
+    assert_eq!(left.split_whitespace().collect::<Vec<_>>(), ["file", "link", "lost+found"]);
+}
+
+/// What is made in a directory with a default ACL, by us and by the kernel.
+#[test]
+fn regression_a_default_acl_takes_the_place_of_the_umask() {
+    const NAME: &str = "cli change::regression_a_default_acl";
+    let bench = Bench::empty();
+    let at = |name: &str| format!("{}:/{name}", bench.image());
+    hectare(&["mkfs", bench.image(), "8M"]).ok();
+    let mount = match KernelMount::new(&bench.image, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let script = "set -e; umask 022; mkdir d; setfacl -d -m u:78:rwx,g::rwx d; \
+                  mkdir d/k; touch d/kf; echo x > f; chmod 666 f; cp f d/kc; mkdir plain";
+    let made = std::process::Command::new("sh").args(["-c", script]).current_dir(mount.path()).status();
+    mount.unmount();
+    if !made.is_ok_and(|status| status.success()) {
+        skip!(NAME, Skip::new("setfacl is not installed"));
+    }
+    let source = bench.local("f");
+    std::fs::write(&source, "x").unwrap();
+    std::fs::set_permissions(&source, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    hectare(&["mkdir", &at("d/h"), &at("plain/h")]).ok();
+    hectare(&["touch", &at("d/hf"), &at("plain/hf")]).ok();
+    hectare(&["cp", source.to_str().unwrap(), &at("d/hc")]).ok();
+    hectare(&["cp", source.to_str().unwrap(), &at("plain/hc")]).ok();
+    let mode = |name: &str| hectare(&["ls", "-ld", &at(name)]).ok().text()[..10].to_owned();
+    for (ours, kernel) in [("d/h", "d/k"), ("d/hf", "d/kf"), ("d/hc", "d/kc")] {
+        assert_eq!(mode(ours), mode(kernel), "{ours}");
+    }
+    let plain = ["plain/h", "plain/hf", "plain/hc"].map(mode);
+    assert_eq!(plain, ["drwxr-xr-x", "-rw-r--r--", "-rw-r--r--"]);
 }

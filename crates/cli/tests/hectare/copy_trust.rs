@@ -72,6 +72,20 @@ fn by_nobody(bench: &Bench, words: &[&str]) -> Result<Said, Skip> {
 }
 
 #[test]
+fn regression_a_program_written_over_another_has_not_its_capabilities() {
+    let bench = match powerful() {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli copy_trust::regression_a_program_written_over_another", reason),
+    };
+    let able = format!("{}:/able", bench.image());
+    assert!(hectare(&["xattr", "list", &able]).ok().text().contains(CAPABILITY));
+    fs::write(bench.local("new"), "another program").unwrap();
+    hectare(&["cp", bench.local("new").to_str().unwrap(), &able]).ok();
+    assert_eq!(hectare(&["cat", &able]).ok().text(), "another program");
+    assert!(!hectare(&["xattr", "list", &able]).ok().text().contains(CAPABILITY));
+}
+
+#[test]
 fn regression_an_image_makes_no_set_id_programs_of_the_user_who_copies_it() {
     const NAME: &str = "cli copy_trust::regression_an_image_makes_no_set_id_programs";
     let bench = match powerful() {

@@ -18,7 +18,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_hectare");
 const NAMES: [&str; 4] = ["mke2fs", "mkfs.ext2", "mkfs.ext3", "mkfs.ext4"];
 
 /// Command lines without content. A first word that ends with a colon is the size of a file made before.
-const EMPTY: [&str; 66] = [
+const EMPTY: [&str; 69] = [
     "mke2fs disk.img 10M",
     "mke2fs disk.img 1440",
     "mke2fs -q disk.img 20480s",
@@ -51,6 +51,9 @@ const EMPTY: [&str; 66] = [
     "mke2fs -t ext4 -b 2k disk.img 60M",
     "mke2fs -t ext4 -b -2048 disk.img 60M",
     "mke2fs -t ext4 -b -1024 disk.img 1G",
+    "mke2fs -F -t ext4 -b 16384 disk.img 200M",
+    "mke2fs -F -t ext4 -b 65536 disk.img 200M",
+    "mke2fs -F -t ext4 -b 8192 -T news disk.img 200M",
     "mke2fs -t ext4 -g 4096 -G 4 disk.img 60M",
     "mke2fs -t ext4 -i 4096 -I 512 disk.img 60M",
     "mke2fs -t ext4 -i 16k -m 0.5 disk.img 60M",
@@ -257,6 +260,11 @@ fn rootfs(folder: &Path) {
     fs::hard_link(folder.join("large"), folder.join("usr/link")).unwrap();
     symlink("large", folder.join("short")).unwrap();
     symlink("l".repeat(200), folder.join("long")).unwrap();
+    // Reading a link sets its access time, but (relatime) only the first time after a change: not between two builders.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    for link in ["short", "long"] {
+        fs::read_link(folder.join(link)).unwrap();
+    }
     fs::set_permissions(folder.join("private"), fs::Permissions::from_mode(0o2750)).unwrap();
     if is_root() {
         chown(folder.join("private"), Some(1000), Some(70_000)).unwrap();

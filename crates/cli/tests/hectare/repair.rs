@@ -264,3 +264,34 @@ fn a_killed_repair_leaves_no_file_behind() {
     let _ = child.wait().unwrap();
     assert!(fs::read_dir(&place).unwrap().next().is_none());
 }
+
+/// e2fsck takes no notice of either, but the kernel mounts no volume of the first kind, and e2fsprogs opens none of
+/// the second.
+#[test]
+fn regression_fields_for_which_others_refuse_a_volume_are_mended() {
+    const NAME: &str = "cli repair::regression_fields_for_which_others_refuse_a_volume";
+    let image = hectare_oracle::scratch::fresh("refused");
+    let path = image.to_str().unwrap();
+    for (field, value) in
+        [("want_extra_isize", "9999"), ("min_extra_isize", "64809"), ("log_groups_per_flex", "40")]
+    {
+        if let Err(reason) = mke2fs(&["-t", "ext4", "-O", "^flex_bg"], &image, "20M") {
+            skip!(NAME, reason);
+        }
+        hectare(&["touch", &format!("{path}:/before")]).ok();
+        debugfs_write(&image, &[&format!("ssv {field} {value}")]).unwrap();
+        let touched = hectare(&["touch", &format!("{path}:/x")]);
+        assert!(touched.refused().contains("the superblock is broken"), "{field}: {}", touched.err);
+        let checked = hectare(&["check", path]);
+        let text = format!("{}{}", String::from_utf8_lossy(&checked.out), checked.err);
+        assert!(text.contains("extra fields") || text.contains("flex groups"), "{field}: {text}");
+        hectare(&["repair", "-y", path]);
+        assert_clean(&image).unwrap();
+        hectare(&["touch", &format!("{path}:/x")]).ok();
+        match hectare_oracle::KernelMount::new(&image, "") {
+            Ok(mount) => assert!(mount.path().join("before").exists() && mount.path().join("x").exists()),
+            Err(reason) => hectare_oracle::skip_part!(NAME, reason),
+        }
+        fs::remove_file(&image).unwrap();
+    }
+}

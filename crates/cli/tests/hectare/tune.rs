@@ -348,3 +348,20 @@ fn regression_what_takes_the_block_of_the_protection_is_not_overwritten_by_its_m
         fs::remove_file(image).unwrap();
     }
 }
+
+/// The inode of the blocks that are kept for growing is a file of more than 2 GiB on most volumes.
+#[test]
+fn regression_large_file_stays_while_blocks_are_kept_for_growing() {
+    let image = hectare_oracle::scratch::fresh("tune-large-file");
+    if let Err(reason) = mke2fs(&["-t", "ext4", "-b", "4096"], &image, "79M") {
+        skip!("tune::large_file_stays", reason);
+    }
+    let path = image.to_str().unwrap();
+    let ran = hectare(&["tune", "-O", "^large_file", path]);
+    assert!(ran.refused().contains("(-O ^resize_inode)"), "{}", ran.err);
+    assert_clean(&image).unwrap();
+    hectare(&["tune", "-O", "^large_file,^resize_inode", path]).ok();
+    assert_clean(&image).unwrap();
+    hectare(&["check", path]).ok();
+    fs::remove_file(image).unwrap();
+}

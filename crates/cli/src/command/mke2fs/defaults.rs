@@ -136,7 +136,8 @@ impl<'c> Types<'c> {
             let usual = CLUSTER_BLOCKS << block.shift();
             let cluster = if has_clusters { options.cluster_size.unwrap_or(usual) } else { 0 };
             let ratio = self.number("inode_ratio")?.unwrap_or(INODE_RATIO);
-            options.inodes = InodeCount::Ratio(cluster.max(ratio));
+            // No inode for less than a block, unless -i says so.
+            options.inodes = InodeCount::Ratio(cluster.max(ratio).max(u64::from(block.get())));
         }
         if !reserved {
             options.reserved_percent = self.number("reserved_ratio")?.unwrap_or(options.reserved_percent);
