@@ -185,8 +185,9 @@ impl Error {
         let cause = cause.into();
         match cause.kind() {
             io::ErrorKind::NotFound => Self::Changed { path, what: "it vanished" },
-            // ELOOP is O_NOFOLLOW meeting a link, ENOTDIR O_DIRECTORY meeting something else.
-            _ if [Errno::LOOP, Errno::NOTDIR]
+            // ELOOP is O_NOFOLLOW meeting a link, ENOTDIR O_DIRECTORY meeting something else; ENXIO comes of a socket,
+            // and on other hosts of anything that would make one wait.
+            _ if [Errno::LOOP, Errno::NOTDIR, Errno::NXIO]
                 .iter()
                 .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error())) =>
             {

@@ -248,6 +248,7 @@ fn what_can_t_be_taken_is_refused_by_name() {
         (|tar| tar.file(".", b""), "the root of an archive must be a directory"),
         (|tar| tar.pax('x', &[("path", &[b'n'; 256])]).file("x", b""), "a name longer than 255 bytes"),
         (|tar| tar.pax('x', &[("SCHILY.acl.access", b"user:joe:r--")]).file("x", b""), "its ACL names 'joe'"),
+        (|tar| tar.pax('x', &[("uid", b"4294967295")]).file("x", b""), "its owner or group is 4294967295"),
         (
             |tar| tar.pax('x', &[("GNU.sparse.major", b"2")]).file("x", b""),
             "a sparse file of an unknown form",
@@ -274,6 +275,32 @@ fn regression_a_device_that_an_inode_would_cut_is_refused() {
         let expected = format!("null: an inode has no room for the device {major}:{minor}");
         assert_eq!((error.is_empty(), error.contains(&expected)), (fits, !fits), "{error}");
     }
+}
+
+/// Archives made elsewhere say 0644; no link has such a mode that was unpacked.
+#[test]
+fn regression_links_have_the_mode_that_unpacking_gives_them() {
+    let mut tar = Archive::default();
+    tar.entry(b'2', "link", "to", &[]).file("file", b"");
+    let all = describe(&build(tar.finish()));
+    assert_eq!((all["/link"].mode, all["/file"].mode), (0o777, 0o644));
+}
+
+/// As tar and the kernel do: an access ACL is the mode as well, and one that says no more is only the mode.
+#[test]
+fn regression_an_acl_contradicted_the_mode_of_its_entry() {
+    let mut tar = Archive::default();
+    let more = b"user::rw-,user:1000:r--,group::r--,mask::r--,other::---";
+    tar.pax('x', &[("SCHILY.acl.access", more)]).file("more", b"");
+    tar.pax('x', &[("SCHILY.acl.access", b"user::rwx,group::r--,other::---")]).file("minimal", b"");
+    let all = describe(&build(tar.finish()));
+    assert_eq!((all["/more"].mode, all["/more"].xattrs.len()), (0o640, 1), "644 in the header");
+    assert_eq!((all["/minimal"].mode, all["/minimal"].xattrs.len()), (0o740, 0));
+    // The attribute itself says the same.
+    let (_, value) = &all["/more"].xattrs[0];
+    let mut tar = Archive::default();
+    tar.pax('x', &[("SCHILY.xattr.system.posix_acl_access", value)]).file("more", b"");
+    assert_eq!(describe(&build(tar.finish()))["/more"].mode, 0o640);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use hectare_oracle::{is_root, skip, skip_part};
+use hectare_oracle::{IS_LINUX, is_root, skip, skip_part};
 use hectare_populate::{Excludes, Kind, ModeChange, NodeId, Options, Timestamp, Tree};
 use std::fs;
 use std::num::NonZeroUsize;
@@ -60,7 +60,8 @@ fn a_folder_is_read_as_it_is() {
     assert_eq!((&*all["/pipe"].kind, &*all["/socket"].kind), ("Fifo", "Socket"));
     if is_root() {
         assert_eq!(all["/loop"].kind, "BlockDevice { major: 7, minor: 300000 }");
-        assert_eq!(all["/one"].xattrs[0].0, "security.capability");
+        let attributes: Vec<_> = all["/one"].xattrs.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(attributes, if IS_LINUX { &["security.capability"][..] } else { &[] });
     }
 }
 
@@ -102,6 +103,10 @@ fn paths_longer_than_a_system_call_takes_are_read() {
     let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
     let file = rustix::fs::openat(&at, "end", flags, rustix::fs::Mode::RUSR).unwrap();
     rustix::io::write(&file, b"found").unwrap();
+    if !IS_LINUX {
+        let error = fails(vec![folder(dir.path())]);
+        return assert!(error.contains(&name) && error.contains("File name too long"), "{error}");
+    }
     let tree = build(vec![folder(dir.path())]);
     let (path, node) = describe(&tree).pop_last().unwrap();
     assert_eq!((path.len(), &*node.content), (40 * 251 + 4, &b"found"[..]));
@@ -286,7 +291,7 @@ fn an_attacker_who_swaps_directories_for_links_gets_nothing_from_outside() {
     times(&at("outside"));
     std::os::unix::fs::symlink("../outside", at("link")).unwrap();
     let stop = AtomicBool::new(false);
-    let (mut whole, mut refused) = (0, 0);
+    let (mut whole, mut led_out, mut refused) = (0, 0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
@@ -302,14 +307,14 @@ fn an_attacker_who_swaps_directories_for_links_gets_nothing_from_outside() {
                 _ => continue,
             };
             match read_back(&tree, b"f") {
-                Ok(content) => {
-                    assert_eq!(content, b"decoyy");
-                    whole += 1;
-                }
+                Ok(content) if content == b"decoyy" => whole += 1,
+                Ok(_) => led_out += 1,
                 Err(_) => refused += 1,
             }
         }
         stop.store(true, Ordering::Relaxed);
     });
+    // Elsewhere a name is looked at before it is opened, which leaves a moment (docs/library.md, "Other hosts").
+    assert!(led_out == 0 || !IS_LINUX, "{led_out} read from outside");
     assert!(refused > 0, "{whole} whole, none refused: no race");
 }

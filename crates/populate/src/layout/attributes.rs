@@ -12,7 +12,7 @@ use crate::error::ShownPath;
 use crate::image_error::ImageError as Error;
 use crate::tree::{Tree, Xattr, XattrSetId};
 use hectare_ext4::acl;
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::xattr::{self, Area, Attr, Name, Placed, REFCOUNT_MAX, Value, ValueRef};
 use hectare_units::{BlockSize, InodeNr, low32, u64_of, usize_of};
@@ -104,7 +104,7 @@ impl Attributes {
         all.sets.reserve_exact(tree.xattr_sets().len());
         let nodes = nodes_of_sets(tree);
         for (index, set) in tree.xattr_sets().iter().enumerate() {
-            let placed = all.add_values(set).and_then(|()| all.place(set)).map_err(|reason| {
+            let placed = all.add_values(set).and_then(|()| all.place_in(sb, set)).map_err(|reason| {
                 let owner = tree.ids().find(|id| tree.xattr_set(*id).is_some_and(|set| set.index() == index));
                 let path = owner.map(|id| tree.path(id)).unwrap_or_default();
                 Error::Attributes { path: ShownPath::new(&path), reason }
@@ -182,6 +182,15 @@ impl Attributes {
         Ok(())
     }
 
+    /// As [`Self::place`]; an error if the volume lacks the feature for attribute blocks.
+    fn place_in(&self, sb: &SuperBlock, set: &[Xattr]) -> Result<Placed, String> {
+        let placed = self.place(set)?;
+        if placed.block.is_some() && !sb.features().compat.contains(Compat::EXT_ATTR) {
+            return Err("they need an attribute block; add -O ext_attr".to_owned());
+        }
+        Ok(placed)
+    }
+
     fn place(&self, set: &[Xattr]) -> Result<Placed, String> {
         let mut attrs = stored(set)?;
         for i in self.values.spilled(&attrs, self.space, self.block_size).map_err(no_room)? {
@@ -214,10 +223,16 @@ fn stored(set: &[Xattr]) -> Result<Vec<Attr>, String> {
 }
 
 fn no_room(room: xattr::NoRoom) -> String {
+    let xattr::NoRoom { needed, room } = room;
+    let why = if needed > room {
+        format!("they need {needed} bytes where an inode and a block have {room}")
+    } else {
+        format!(
+            "each must fit into the inode or into one block, and no division of their {needed} bytes does"
+        )
+    };
     format!(
-        "they need {} bytes where an inode and a block have {} (-O ea_inode has room for large values, \
-         larger blocks with -b or larger inodes with -I have more)",
-        room.needed, room.room
+        "{why} (the feature ea_inode has room for large values, larger blocks or larger inodes have more)"
     )
 }
 

@@ -4,8 +4,10 @@
 //! depth; one with a slash (other than at its end) with the whole path from the root of the source; a slash
 //! at the end means directories only. What lies in a directory that is left out is left out too. `*` is any
 //! run of bytes but `/`, `?` any byte but `/`, `[a-z]` and `[!a-z]` one byte of a set or not of it (never
-//! `/`), `**` any run of bytes, `**/` any directories or none, `\` makes the next byte ordinary. Everything
-//! is bytes: no locale.
+//! `/`), `**` any run of bytes, `**/` any directories or none, `\` makes the next byte ordinary. Of several
+//! patterns that match the last one counts, and a `!` at the beginning of one takes back what those before it
+//! left out, but not what lies in a directory that is left out. Everything is bytes: no locale, and no classes
+//! with names.
 //!
 //! Matching follows all possible states of the pattern at once, so it takes time in proportion to pattern
 //! times path and no pattern can make it hang.
@@ -36,6 +38,8 @@ struct Pattern {
     tokens: Vec<Token>,
     whole_path: bool,
     directories_only: bool,
+    /// What it matches is not left out, whatever the patterns before it say.
+    takes_back: bool,
 }
 
 /// A list of patterns of files to be left out; empty by default.
@@ -46,7 +50,7 @@ impl Excludes {
     /// Adds a pattern.
     ///
     /// # Errors
-    /// If the pattern is empty or has a `[` without its `]`.
+    /// If the pattern is empty, has a `[` without its `]` or the name of a class.
     pub fn add(&mut self, pattern: &[u8]) -> Result<(), Error> {
         self.add_of(pattern, "--exclude")
     }
@@ -75,10 +79,11 @@ impl Excludes {
     #[must_use]
     pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        self.0.iter().any(|pattern| {
+        let matching = self.0.iter().rev().find(|pattern| {
             (is_directory || !pattern.directories_only)
                 && matches(&pattern.tokens, if pattern.whole_path { path } else { name })
-        })
+        });
+        matching.is_some_and(|pattern| !pattern.takes_back)
     }
 
     /// Whether the entry at `path`, or a directory it lies in, matches a pattern.
@@ -95,6 +100,7 @@ impl Excludes {
 }
 
 fn parse(pattern: &[u8]) -> Result<Pattern, &'static str> {
+    let (takes_back, pattern) = pattern.strip_prefix(b"!").map_or((false, pattern), |tail| (true, tail));
     let mut rest = pattern;
     while let Some(tail) = rest.strip_prefix(b"./") {
         rest = tail;
@@ -110,7 +116,7 @@ fn parse(pattern: &[u8]) -> Result<Pattern, &'static str> {
     if rest.is_empty() {
         return Err("the pattern is empty");
     }
-    Ok(Pattern { tokens: tokens(rest)?, whole_path, directories_only })
+    Ok(Pattern { tokens: tokens(rest)?, whole_path, directories_only, takes_back })
 }
 
 fn tokens(mut rest: &[u8]) -> Result<Vec<Token>, &'static str> {
@@ -157,6 +163,7 @@ fn class(rest: &[u8]) -> Result<(Token, &[u8]), &'static str> {
     loop {
         match rest {
             [] => return Err("a [ has no ]"),
+            [b'[', b':', ..] => return Err("classes such as [:upper:] are not known: name the range, [A-Z]"),
             [b']', tail @ ..] if !ranges.is_empty() => return Ok((Token::Class { negated, ranges }, tail)),
             [low, b'-', high, tail @ ..] if *high != b']' => {
                 ranges.push((*low, *high));
@@ -265,6 +272,24 @@ mod tests {
             assert!(!covers(pattern, path, false), "{pattern} should not cover {path}");
         }
         assert!(covers("d/", "d", true));
+    }
+
+    #[test]
+    fn regression_the_last_pattern_counts_and_may_take_back() {
+        let mut excludes = Excludes::default();
+        for pattern in ["[a-c]*", "!b", "!/deep/a", "dir/", "!dir/kept", "\\!x", "!cc", "cc"] {
+            excludes.add(pattern.as_bytes()).unwrap();
+        }
+        let covered = |path: &str| excludes.covers(path.as_bytes(), false);
+        for path in ["a", "c", "other/a", "dir/kept", "!x", "cc"] {
+            assert!(covered(path), "{path}");
+        }
+        for path in ["b", "x/b", "deep/a", "x"] {
+            assert!(!covered(path), "{path}");
+        }
+        for pattern in ["!", "!/", "[[:upper:]]"] {
+            assert!(excludes.add(pattern.as_bytes()).is_err(), "{pattern}");
+        }
     }
 
     #[test]

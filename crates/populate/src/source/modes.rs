@@ -1,9 +1,10 @@
 //! Changes to permission bits, in the syntax of `chmod`.
 //!
 //! A change is a list of clauses separated by commas, applied from left to right. A clause is an octal mode
-//! (`0644`) or symbolic (`u=rwX`, `go-w`, `a+r`); `D:` before it limits it to directories, `F:` to everything
-//! else. Without `u`, `g`, `o` or `a` a symbolic clause means all; no umask takes part. `X` is execute
-//! permission for directories and for what already has one.
+//! (`0644`) or symbolic (`u=rwX`, `go-w`, `a+r`, `g=u`); `D:` before it limits it to directories, `F:` to
+//! everything else. Without `u`, `g`, `o` or `a` a symbolic clause means all; no umask takes part. `X` is execute
+//! permission for directories and for what already has one; `u`, `g` or `o` in its place are the permissions
+//! that those have.
 
 use crate::error::Error;
 
@@ -17,7 +18,33 @@ enum Scope {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Action {
     Set(u16),
-    Symbolic { operator: u8, bits: u16, conditional: u16, clear: u16 },
+    /// `who` are the bits that the letters before the operator stand for; the others are cut to them.
+    Symbolic {
+        operator: u8,
+        who: u16,
+        given: Given,
+    },
+}
+
+/// What is behind an operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Given {
+    /// Letters of `rwxst`, and of `X`.
+    Bits { always: u16, conditional: u16 },
+    /// `u`, `g` or `o`: how far its permissions lie to the left of those of all others.
+    Of(u32),
+}
+
+impl Given {
+    fn bits(self, mode: u16, is_directory: bool) -> u16 {
+        match self {
+            Self::Bits { always, conditional } => {
+                let may_execute = is_directory || mode & 0o111 != 0;
+                always | if may_execute { conditional } else { 0 }
+            }
+            Self::Of(shift) => (mode >> shift & 0o7) * 0o111,
+        }
+    }
 }
 
 /// A change to permission bits: see [`ModeChange::parse`].
@@ -65,13 +92,12 @@ impl Action {
     fn apply(self, mode: u16, is_directory: bool) -> u16 {
         match self {
             Self::Set(bits) => bits,
-            Self::Symbolic { operator, bits, conditional, clear } => {
-                let may_execute = is_directory || mode & 0o111 != 0;
-                let bits = bits | if may_execute { conditional } else { 0 };
+            Self::Symbolic { operator, who, given } => {
+                let bits = given.bits(mode, is_directory) & who;
                 match operator {
                     b'+' => mode | bits,
                     b'-' => mode & !bits,
-                    _ => (mode & !clear) | bits,
+                    _ => (mode & !who) | bits,
                 }
             }
         }
@@ -102,35 +128,46 @@ fn parse_actions(text: &str, push: &mut impl FnMut(Action)) -> Result<(), &'stat
     }
     let who = if who == 0 { 0o7777 } else { who };
     if rest.is_empty() {
-        return Err("a clause is an octal mode, or letters of ugoa, one of +-=, and letters of rwxXst");
+        return Err(
+            "a clause is an octal mode, or letters of ugoa, one of +-=, and letters of rwxXst or one of ugo",
+        );
     }
     while let [operator, tail @ ..] = rest {
         if !matches!(operator, b'+' | b'-' | b'=') {
             return Err("after the letters of ugoa comes one of +-=");
         }
-        let (mut bits, mut conditional) = (0, 0);
+        let (given, tail) = parse_given(tail)?;
         rest = tail;
-        while let [letter, tail @ ..] = rest {
-            match letter {
-                b'r' => bits |= 0o444,
-                b'w' => bits |= 0o222,
-                b'x' => bits |= 0o111,
-                b'X' => conditional |= 0o111,
-                b's' => bits |= 0o6000,
-                b't' => bits |= 0o1000,
-                b'+' | b'-' | b'=' => break,
-                _ => return Err("permissions are letters of rwxXst"),
-            }
-            rest = tail;
-        }
-        push(Action::Symbolic {
-            operator: *operator,
-            bits: bits & who,
-            conditional: conditional & who,
-            clear: who,
-        });
+        push(Action::Symbolic { operator: *operator, who, given });
     }
     Ok(())
+}
+
+/// What is behind an operator, up to the next one.
+fn parse_given(text: &[u8]) -> Result<(Given, &[u8]), &'static str> {
+    let end = text.iter().position(|letter| matches!(letter, b'+' | b'-' | b'=')).unwrap_or(text.len());
+    let (letters, rest) = text.split_at(end);
+    if let [letter @ (b'u' | b'g' | b'o')] = letters {
+        let shift = match letter {
+            b'u' => 6,
+            b'g' => 3,
+            _ => 0,
+        };
+        return Ok((Given::Of(shift), rest));
+    }
+    let (mut always, mut conditional) = (0, 0);
+    for letter in letters {
+        match letter {
+            b'r' => always |= 0o444,
+            b'w' => always |= 0o222,
+            b'x' => always |= 0o111,
+            b'X' => conditional |= 0o111,
+            b's' => always |= 0o6000,
+            b't' => always |= 0o1000,
+            _ => return Err("permissions are letters of rwxXst, or one of u, g and o"),
+        }
+    }
+    Ok((Given::Bits { always, conditional }, rest))
 }
 
 #[cfg(test)]
@@ -153,11 +190,16 @@ mod tests {
         assert_eq!(change("u+s,g-w+x", 0o660, false), 0o4650);
         assert_eq!(change("-w", 0o666, false), 0o444);
         assert_eq!(change("F:a-x,D:g+s", 0o755, true), 0o2755);
+        assert_eq!(change("g=u", 0o4750, false), 0o4770);
+        assert_eq!(change("o=g", 0o2751, false), 0o2755);
+        assert_eq!(change("go+u-w", 0o640, false), 0o644);
+        assert_eq!(change("u-o,g=", 0o755, false), 0o205);
+        assert_eq!(change("a=u", 0o700, false), 0o777);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "9", "10000", "u", "u?r", "a+q", "D:", "a+r,,", "\u{e4}"] {
+        for text in ["", "9", "10000", "u", "u?r", "a+q", "D:", "a+r,,", "g=ur", "g=uu", "\u{e4}"] {
             assert!(ModeChange::parse(text).is_err(), "{text}");
         }
     }

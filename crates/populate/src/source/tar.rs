@@ -36,6 +36,7 @@ use cursor::Cursor;
 use entries::{Entries, Entry};
 use foreign::DESCRIPTION_MAX;
 use header::{BLOCK_LEN, Header};
+use hectare_ext4::acl::Acl;
 use hectare_units::{low16, u64_of};
 pub(crate) use members::Members;
 use pax::Pax;
@@ -45,6 +46,11 @@ use std::collections::HashMap;
 
 /// The longest path that is taken: Linux's `PATH_MAX` without its final NUL.
 const PATH_MAX: usize = 4095;
+/// What `chown` takes for "unchanged", and no user or group has.
+const NO_ID: u32 = u32::MAX;
+const ACL_ACCESS: &str = "system.posix_acl_access";
+const ACL_DEFAULT: &str = "system.posix_acl_default";
+
 /// Whether the first bytes of something long are an archive's.
 pub(crate) fn begins_an_archive(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|block| Header::new(block).checksum_matches())
@@ -188,8 +194,11 @@ impl Reader<'_, '_> {
         if kind == Type::HardLink {
             return self.hard_link(&path, &target);
         }
-        let meta = meta(&header, &pax).map_err(|reason| fault(self, reason))?;
-        let xattrs = self.xattrs(&path, pax, kind)?;
+        let mut meta = meta(&header, &pax).map_err(|reason| fault(self, reason))?;
+        if kind == Type::Symlink {
+            meta.mode = 0o777; // as if it were unpacked, whatever the archive says
+        }
+        let xattrs = self.xattrs(&path, pax, kind, &mut meta.mode)?;
         let device = || header.device().map_err(|reason| fault(self, reason));
         let kind = match kind {
             Type::Directory | Type::DumpDirectory => DraftKind::Directory,
@@ -228,20 +237,27 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn xattrs(&self, path: &[u8], pax: Pax, kind: Type) -> Result<Vec<Xattr>, Error> {
+    /// The attributes of an entry. Setting an access ACL sets the mode, and one that says no more is not stored: as
+    /// if the entry were unpacked.
+    fn xattrs(&self, path: &[u8], pax: Pax, kind: Type, mode: &mut u16) -> Result<Vec<Xattr>, Error> {
         let mut xattrs = pax.xattrs;
-        for (name, text, is_default) in [
-            ("system.posix_acl_access", pax.acl_access, false),
-            ("system.posix_acl_default", pax.acl_default, true),
-        ] {
+        for (name, text) in [(ACL_ACCESS, pax.acl_access), (ACL_DEFAULT, pax.acl_default)] {
             // If the attribute itself is there, too, it has numbers instead of names.
             let Some(text) = text.filter(|_| !xattrs.contains_key(name.as_bytes())) else { continue };
-            let value =
-                acl::from_text(&text, is_default).map_err(|reason| self.builder.refused(path, reason))?;
+            let value = acl::from_text(&text).map_err(|reason| self.builder.refused(path, reason))?;
             if kind == Type::Symlink || value.is_empty() {
                 continue;
             }
             xattrs.insert(name.as_bytes().into(), value.into());
+        }
+        // What is no ACL is refused when it is stored.
+        let access =
+            xattrs.get(ACL_ACCESS.as_bytes()).and_then(|value| Acl::from_xattr(value).ok().flatten());
+        if let Some(access) = access.filter(|_| kind != Type::Symlink) {
+            *mode = access.apply_to(*mode);
+            if access.to_mode().is_some() {
+                xattrs.remove(ACL_ACCESS.as_bytes());
+            }
         }
         Ok(xattrs.into_iter().map(|(name, value)| Xattr { name, value }).collect())
     }
@@ -354,10 +370,14 @@ fn meta(header: &Header, pax: &Pax) -> Result<Meta, &'static str> {
         Some(time) => time,
         None => Timestamp::at(header.mtime()?),
     };
+    let (uid, gid) = (pax.uid.map_or_else(|| header.uid(), Ok)?, pax.gid.map_or_else(|| header.gid(), Ok)?);
+    if [uid, gid].contains(&NO_ID) {
+        return Err("its owner or group is 4294967295, which Linux takes for none");
+    }
     Ok(Meta {
         mode: low16(header.mode()? & 0o7777),
-        uid: pax.uid.map_or_else(|| header.uid(), Ok)?,
-        gid: pax.gid.map_or_else(|| header.gid(), Ok)?,
+        uid,
+        gid,
         atime: pax.atime.or(header.gnu_atime()).unwrap_or(mtime),
         mtime,
         ctime: pax.ctime.or(header.gnu_ctime()).unwrap_or(mtime),

@@ -4,7 +4,7 @@
 use hectare_device::{Device, FileOptions, Overwrite};
 use hectare_mkfs::{FormatOptions, FsType, InodeCount, apply_extended, parse_features};
 use hectare_oracle::compare::Times;
-use hectare_oracle::{Entry, KernelMount, What, assert_clean, assert_same, skip_part, walk};
+use hectare_oracle::{Entry, IS_LINUX, KernelMount, What, assert_clean, assert_same, skip_part};
 use hectare_populate::{Image, ImageError, Options, Progress, Quiet, Size, Source, Tree};
 use hectare_units::{BlockSize, Bytes};
 use std::num::NonZeroUsize;
@@ -93,6 +93,15 @@ pub(crate) fn what(options: &FormatOptions) -> What {
 pub(crate) fn narrowed(mut entries: Vec<Entry>) -> Vec<Entry> {
     for entry in &mut entries {
         entry.mtime.secs = entry.mtime.secs.min(i32::MAX.into());
+    }
+    entries
+}
+
+/// What an image of a directory holds: without extended attributes, except on Linux.
+pub(crate) fn walk(root: &Path) -> Vec<Entry> {
+    let mut entries = hectare_oracle::walk(root);
+    if !IS_LINUX {
+        entries.iter_mut().for_each(|entry| entry.xattrs.clear());
     }
     entries
 }

@@ -6,6 +6,7 @@ use hectare_oracle::trees::Random;
 use hectare_oracle::{KernelMount, is_root, skip};
 use hectare_populate::{Image, ImageError, Progress, Quiet, Size, Tree};
 use hectare_units::Bytes;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -35,7 +36,7 @@ fn one_line(error: &ImageError, parts: &[&str]) {
 #[test]
 fn a_file_that_changes_after_the_scan_is_named() {
     type Change = fn(&Path);
-    let changes: [(Change, &str); 7] = [
+    let changes: [(Change, &str); 8] = [
         (
             |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(10).unwrap(),
             "became shorter",
@@ -61,6 +62,13 @@ fn a_file_that_changes_after_the_scan_is_named() {
                 fs::remove_file(path).unwrap();
                 let status = std::process::Command::new("mkfifo").arg(path).status().unwrap();
                 assert!(status.success());
+            },
+            "was replaced",
+        ),
+        (
+            |path| {
+                fs::remove_file(path).unwrap();
+                mknodat(CWD, path, FileType::Socket, Mode::RUSR, 0).unwrap();
             },
             "was replaced",
         ),

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use hectare_device::{FileOptions, MemoryDevice};
-use hectare_oracle::{Entry, Scale, Tree as Awkward, assert_clean, skip_part, source, trees, walk};
+use hectare_oracle::{Entry, Scale, Tree as Awkward, assert_clean, skip_part, source, trees};
 use hectare_populate::{Size, Tree};
 use hectare_units::Bytes;
 use std::fs::{self, File};

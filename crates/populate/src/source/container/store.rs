@@ -102,8 +102,8 @@ impl Store {
                     Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => {
                         return Err(refused("a link, which may lead out of the image, is not followed"));
                     }
-                    // Other hosts than Linux refuse a pipe before they open it.
-                    Err(Errno::OPNOTSUPP) => return Err(irregular()),
+                    // A socket, and on other hosts than Linux what would make one wait.
+                    Err(Errno::NXIO) => return Err(irregular()),
                     Err(errno) => return Err(failed(errno.into())),
                 };
                 let data = file.metadata().map_err(failed)?;

@@ -16,9 +16,8 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// The value for a text; empty if there is nothing to store. An access ACL that says no more than the mode is
-/// not stored, as in the kernel; a default ACL (`is_default`) always is.
-pub(super) fn from_text(text: &[u8], is_default: bool) -> Result<Vec<u8>, Cow<'static, str>> {
+/// The value for a text; empty if it has no entry.
+pub(super) fn from_text(text: &[u8]) -> Result<Vec<u8>, Cow<'static, str>> {
     let mut entries = Vec::new();
     for line in text.split(|byte| matches!(byte, b'\n' | b',')) {
         let line = line.split(|byte| *byte == b'#').next().unwrap_or(line).trim_ascii();
@@ -32,8 +31,7 @@ pub(super) fn from_text(text: &[u8], is_default: bool) -> Result<Vec<u8>, Cow<'s
     if !entries.is_empty() && wrong {
         return Err("its ACL names someone twice, or lacks the owner, the group or others".into());
     }
-    let says_more = entries.iter().any(|(tag, ..)| !matches!(*tag, USER_OBJ | GROUP_OBJ | OTHER));
-    if entries.is_empty() || !(says_more || is_default) {
+    if entries.is_empty() {
         return Ok(Vec::new());
     }
     let mut value = VERSION.to_le_bytes().to_vec();
@@ -105,7 +103,7 @@ mod tests {
 
     #[test]
     fn text_becomes_the_value_of_the_attribute() {
-        let value = from_text(b"user::rw-,user:1000:r--,group::r--\nmask::r--\nother::---\n", false).unwrap();
+        let value = from_text(b"user::rw-,user:1000:r--,group::r--\nmask::r--\nother::---\n").unwrap();
         let expected: [&[u8]; 6] = [
             &[2, 0, 0, 0],
             &[1, 0, 6, 0, 255, 255, 255, 255],
@@ -116,15 +114,13 @@ mod tests {
         ];
         assert_eq!(value, expected.concat());
         let named = b"user::rw-,user:joe:r--:1000,group::r--,mask::r--,other::---";
-        assert_eq!(from_text(named, false).unwrap(), value);
+        assert_eq!(from_text(named).unwrap(), value);
     }
 
     #[test]
-    fn a_minimal_acl_is_stored_as_default_only() {
-        let text = b"user::rwx,group::r-x,other::r-x";
-        assert_eq!(from_text(text, false).unwrap(), b"");
-        assert_eq!(from_text(text, true).unwrap().len(), 4 + 3 * 8);
-        assert_eq!(from_text(b"", true).unwrap(), b"");
+    fn a_text_without_entries_has_no_value() {
+        assert_eq!(from_text(b"user::rwx,group::r-x,other::r-x").unwrap().len(), 4 + 3 * 8);
+        assert_eq!(from_text(b"# nothing\n").unwrap(), b"");
     }
 
     #[test]
@@ -132,7 +128,7 @@ mod tests {
         for text in
             ["user:joe:rwx", "user::rwx", "what::r--,user::r--,group::r--,other::r--", "user::rwz", ":::::"]
         {
-            assert!(from_text(text.as_bytes(), false).is_err(), "{text}");
+            assert!(from_text(text.as_bytes()).is_err(), "{text}");
         }
     }
 }
