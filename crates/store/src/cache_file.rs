@@ -24,6 +24,7 @@
 mod open;
 
 use crate::codec::{Fields, seal, sum, unsealed};
+use crate::file_lock::lock;
 use crate::manifest::ObjectId;
 use crate::{Error, Result};
 use bytes::Bytes as Data;
@@ -39,9 +40,8 @@ use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"HECTCACH";
 const VERSION: u32 = 1;
-/// How often, and with which pauses, a file in use is tried again.
-const LOCK_TRIES: u32 = 10;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// How long a file in use is tried again.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 const HEADER_LEN: usize = 4096;
 /// The longest identity: the header has room for it.
 const IDENTITY_MAX: usize = HEADER_LEN - 64;
@@ -68,18 +68,6 @@ struct Slots {
     order: BTreeMap<u64, ObjectId>,
     free: Vec<u64>,
     time: u64,
-}
-
-/// Locks a file, if that can be done in a moment: a program that another thread is just starting has the locks of
-/// this one until it runs.
-fn lock(file: &File) -> std::result::Result<(), TryLockError> {
-    for _ in 1..LOCK_TRIES {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-            locked => return locked,
-        }
-    }
-    file.try_lock()
 }
 
 /// A cache file in use.
@@ -134,7 +122,7 @@ impl CacheFile {
         if !open::is_trusted(&metadata) {
             return refuse("is another user's, or others may write it, so it can't be trusted".to_owned());
         }
-        match lock(&file) {
+        match lock(&file, LOCK_PATIENCE) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let note =

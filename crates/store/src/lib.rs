@@ -46,6 +46,8 @@ mod error;
 #[cfg(feature = "client")]
 mod fetch;
 #[cfg(feature = "client")]
+mod file_lock;
+#[cfg(feature = "client")]
 mod garbage;
 #[cfg(feature = "client")]
 mod image;

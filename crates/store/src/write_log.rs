@@ -13,10 +13,11 @@
 //! Hazard: the directory may hold anything. Lengths are checked against the file before memory is taken.
 
 use crate::codec::{Fields, seal, sum, unsealed};
+use crate::file_lock::lock;
 use crate::{Error, Result};
 use hectare_device::os::FileExt;
 use hectare_units::{hex, u64_of};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,9 +33,8 @@ pub(crate) const RECORD_MAX: usize = 8 << 20;
 /// Smaller writes are copied to be one system call.
 const COPY_MAX: usize = 256 << 10;
 
-/// How often, and with which pauses, a directory in use is tried again.
-const LOCK_TRIES: u32 = 40;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// How long a directory in use is tried again.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 const WRITE: u32 = 1;
 const ZERO: u32 = 2;
@@ -248,21 +248,19 @@ impl LogDirectory {
         let path = below.join(hex(&uuid));
         let failed = |error: io::Error| failed(&path, &error);
         private().recursive(true).create(&path).map_err(failed)?;
-        let lock = File::options().write(true).create(true).truncate(false).open(path.join("lock"));
-        let lock = lock.map_err(failed)?;
-        // A child that is just being started by another thread has the lock too, until it runs its program.
-        let mut tries = 0;
-        while lock.try_lock().is_err() {
-            tries += 1;
-            if tries == LOCK_TRIES {
+        let file = File::options().write(true).create(true).truncate(false).open(path.join("lock"));
+        let file = file.map_err(failed)?;
+        match lock(&file, LOCK_PATIENCE) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
                 let shown = path.display();
                 return Err(Error::Busy(format!(
                     "another process uses its log of unflushed writes, {shown}"
                 )));
             }
-            std::thread::sleep(LOCK_PAUSE);
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        Ok(Self { path, uuid, next: 0, _lock: lock })
+        Ok(Self { path, uuid, next: 0, _lock: file })
     }
 
     /// The logs that are there, by age.

@@ -42,7 +42,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         "check",
         &[
             &["bits", "raw_inode", "records", "report"],
-            &["names", "threads"],
+            &["late_times", "names", "threads"],
             &["context"],
             &["blocks", "content", "parts"],
             &["attributes", "bitmaps", "groups", "htree", "links", "map"],

@@ -43,6 +43,8 @@ errnos! {
     NOENT = 2, 2, 2;
     /// Interrupted.
     INTR = 4, 4, 995;
+    /// Nothing that can be opened so.
+    NXIO = 6, 6, 433;
     /// The device failed.
     IO = 5, 5, 1117;
     /// Not open for that.

@@ -97,7 +97,7 @@ impl Folder {
     /// Opens a file below the directory, without following a link on the way.
     ///
     /// # Errors
-    /// The system's error; that of a link where there is one, that of no regular file for what could make the
+    /// The system's error; that of a link where there is one, `ENXIO` for what could make the
     /// caller wait.
     pub fn open_below(&self, path: &[u8]) -> Result<File, Errno> {
         match self.below(path)? {
@@ -105,7 +105,7 @@ impl Folder {
             (path, Some(metadata)) if metadata.is_file() || metadata.is_dir() => {
                 File::open(path).map_err(|error| failed(&error))
             }
-            _ => Err(Errno::OPNOTSUPP),
+            _ => Err(Errno::NXIO),
         }
     }
 
@@ -202,14 +202,14 @@ impl AttributeReader {
 /// Opens a file to read it, and does not wait for the other end of a pipe. Links are followed.
 ///
 /// # Errors
-/// The system's error; that of no regular file for what could make the caller wait.
+/// The system's error; `ENXIO` for what could make the caller wait.
 pub fn open_file(path: &Path) -> Result<File, Errno> {
     let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
     match stat_of(&metadata).file_type {
         FileType::RegularFile | FileType::Directory | FileType::CharacterDevice | FileType::BlockDevice => {
             File::open(path).map_err(|error| failed(&error))
         }
-        _ => Err(Errno::OPNOTSUPP),
+        _ => Err(Errno::NXIO),
     }
 }
 
