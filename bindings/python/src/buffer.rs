@@ -1,4 +1,5 @@
-//! Python's memory, lent to the engine while the interpreter's lock is released.
+//! Python's memory, lent to the engine while the interpreter's lock is released: buffers of any object
+//! ([`Lent`]), and `bytes` that are new ([`filled`]).
 //!
 //! While a buffer is held, Python keeps its memory where it is: what would move or free it
 //! (`bytearray.append`, `memoryview.release`) raises `BufferError`.
@@ -10,7 +11,8 @@
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
-use pyo3::{Bound, PyAny, PyResult};
+use pyo3::types::{PyBytes, PyBytesMethods};
+use pyo3::{Bound, PyAny, PyResult, Python, ffi};
 use std::ffi::c_void;
 
 /// A contiguous buffer of any Python object.
@@ -76,4 +78,31 @@ impl Lent {
         // same object may exist: see the module.
         unsafe { std::slice::from_raw_parts_mut(span.start.cast::<u8>(), span.len) }
     }
+}
+
+/// New `bytes`, of which `fill` writes the first ones and returns how many: the rest of `len` is cut off.
+///
+/// The memory is not cleared before, which took a fifth of the time of reading what is cached: see
+/// docs/benchmarks/library.md. `fill` must write what it counts, and read nothing.
+///
+/// # Errors
+/// `MemoryError` or `OverflowError` for too many bytes, or what `fill` returns.
+#[allow(unsafe_code)]
+pub(crate) fn filled<'py>(
+    py: Python<'py>,
+    len: usize,
+    fill: impl FnOnce(&mut [u8]) -> PyResult<usize>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let size = ffi::Py_ssize_t::try_from(len)?;
+    // SAFETY: NULL asks for memory without content; what comes back is NULL with an exception, or ours.
+    let bytes =
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
+    let bytes = bytes.cast_into::<PyBytes>()?;
+    // SAFETY: the object has `len` bytes there and outlives the slice. It is new: there is no other reference,
+    // and until there is one, its content may change. The interpreter has allocated it, outside of what Rust
+    // compiles, so for Rust its bytes have values, whatever they are.
+    let out =
+        unsafe { std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(bytes.as_ptr()).cast::<u8>(), len) };
+    let done = fill(out)?;
+    Ok(if done == len { bytes } else { PyBytes::new(py, bytes.as_bytes().get(..done).unwrap_or(&[])) })
 }

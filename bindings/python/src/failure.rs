@@ -89,6 +89,9 @@ impl<'py> IntoPyObject<'py> for Name {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        if error.source().is_some_and(is_closed) {
+            return Self::Closed("volume");
+        }
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         // The path is the exception's; a device's name is that only in calls about the image.
         let names_path = !error.place().is_empty()
@@ -107,8 +110,16 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// Whether another thread has closed the volume meanwhile.
+fn is_closed(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(cause.downcast_ref(), Some(hectare::inode::Error::Closed))
+}
+
 impl From<hectare::inode::Error> for Failure {
     fn from(error: hectare::inode::Error) -> Self {
+        if is_closed(&error) {
+            return Self::Closed("volume");
+        }
         Self::os(error.errno(), error.to_string())
     }
 }

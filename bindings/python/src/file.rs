@@ -1,6 +1,6 @@
 //! An open file, for `hectare.VolumeFile`.
 
-use crate::buffer::Lent;
+use crate::buffer::{Lent, filled};
 use crate::failure::{Failure, Outcome, size as size_of_bytes};
 use crate::guard::Held;
 use crate::volume::{Stat, stat_of};
@@ -44,16 +44,7 @@ impl File {
         len: usize,
         fill: impl FnOnce(&hectare::fs::File, &mut [u8]) -> Outcome<usize> + Send,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let mut done = 0;
-        let bytes = PyBytes::new_with(py, len, |out| {
-            done = self.run(py, |file| fill(file, out))?;
-            Ok(())
-        })?;
-        if done == len {
-            Ok(bytes)
-        } else {
-            Ok(PyBytes::new(py, bytes.as_bytes().get(..done).unwrap_or(&[])))
-        }
+        filled(py, len, |out| self.run(py, |file| fill(file, out)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! An open volume, for `hectare.Volume`.
 
-use crate::buffer::Lent;
+use crate::buffer::{Lent, filled};
 use crate::failure::{Failure, Outcome, raised, size};
 use crate::file::File;
 use crate::guard::Held;
@@ -70,7 +70,7 @@ impl Volume {
 
     fn creation(&self, mode: u32) -> Creation {
         let (uid, gid) = self.owner;
-        Creation { permissions: bits(mode), uid, gid }
+        Creation { permissions: bits(mode), umask: 0, uid, gid }
     }
 }
 
@@ -144,14 +144,9 @@ impl Volume {
             let len = file.metadata()?.len();
             Ok((file, len))
         })?;
-        let mut done = 0;
-        let content = PyBytes::new_with(py, size(len)?, |out| {
-            done = self.run(py, path, |_| Ok((&file).read(out)?))?;
-            Ok(())
-        })?;
+        let content = filled(py, size(len)?, |out| self.run(py, path, |_| Ok((&file).read(out)?)))?;
         py.detach(|| drop(file));
-        let all = content.as_bytes();
-        Ok(if done == all.len() { content } else { PyBytes::new(py, all.get(..done).unwrap_or(&[])) })
+        Ok(content)
     }
 
     /// Makes a file, or replaces the content of one.
@@ -208,7 +203,7 @@ impl Volume {
 
     /// Makes a directory.
     fn mkdir(&self, py: Python<'_>, path: &[u8], mode: u32) -> PyResult<()> {
-        let creation = self.creation(mode);
+        let creation = self.creation(mode & 0o1777);
         self.run(py, path, |volume| Ok(volume.engine().create_dir(path, creation).map(drop)?))
     }
 

@@ -1,4 +1,4 @@
-"""What the tests share: volumes, e2fsck, the command; and the record that `cargo xtask python` counts."""
+"""What the tests share: volumes, e2fsprogs, the command; and the record that `cargo xtask python` counts."""
 
 import os
 import shutil
@@ -9,18 +9,30 @@ import pytest
 
 import hectare
 
-# e2fsck is there for administrators.
+# e2fsprogs is there for administrators.
 TOOLS = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
-def e2fsck_clean(image):
-    """Asserts that e2fsck finds nothing; says so if it is not installed."""
-    assert hectare.check(image).problems == []
-    tool = shutil.which("e2fsck", path=TOOLS)
+def _e2fsprogs(name, *arguments):
+    """Runs a tool of e2fsprogs; skips the test, which is counted, if it is not installed."""
+    tool = shutil.which(name, path=TOOLS)
     if tool is None:
-        pytest.skip("e2fsck is not installed")
-    done = subprocess.run([tool, "-fn", str(image)], capture_output=True, text=True)
+        pytest.skip(f"{name} is not installed")
+    return subprocess.run([tool, *arguments], capture_output=True, text=True)
+
+
+def e2fsck_clean(image):
+    """Asserts that neither `hectare.check` nor e2fsck finds anything."""
+    assert hectare.check(image).problems == []
+    done = _e2fsprogs("e2fsck", "-fn", str(image))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def debugfs(image, request):
+    """Changes an image by one request to debugfs, which reports errors by words alone."""
+    done = _e2fsprogs("debugfs", "-w", "-R", request, str(image))
+    said = [line for line in done.stderr.splitlines() if not line.startswith("debugfs 1.")]
+    assert done.returncode == 0 and not said, done.stdout + done.stderr
 
 
 @pytest.fixture

@@ -163,3 +163,13 @@ def test_volumes_are_made_as_asked(tmp_path):
     with pytest.raises(OSError):
         hectare.mkfs(tmp_path / "wrong.img", 0)
     assert not (tmp_path / "wrong.img").exists()
+
+
+def test_regression_one_pattern_is_no_list_of_letters(tmp_path, image):
+    (tmp_path / "from").mkdir()
+    for name in ["a.py", "b.txt"]:
+        (tmp_path / "from" / name).write_text("x")
+    for exclude in ["*.py", b"*.py", ["*.py"]]:
+        hectare.build(tmp_path / "from", image, exclude=exclude, replace=True)
+        with hectare.open(image) as volume:
+            assert sorted(volume.listdir("/")) == ["b.txt", "lost+found"]

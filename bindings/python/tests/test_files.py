@@ -1,8 +1,10 @@
 """Open files: modes, buffers, positions, and what becomes of them when volumes are closed."""
 
+import copy
 import csv
 import io
 import os
+import pickle
 import sys
 import threading
 import time
@@ -12,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import hectare
+from conftest import e2fsck_clean
 
 
 def test_the_classes_are_those_of_io(volume):
@@ -234,3 +237,95 @@ def test_threads_may_share_an_iterator_of_entries(volume):
         sys.setswitchinterval(before)
     names = [name for part in found for name in part]
     assert sorted(names) == sorted(str(number) for number in range(500))
+
+
+def test_regression_arguments_are_refused_before_a_file_is_emptied(volume):
+    volume.write_bytes("/f", b"precious")
+    for arguments in [("wb", -1, "utf-8"), ("w", 0), ("wb", -1, None, "strict"), ("ab", -1, None, None, "\n")]:
+        with pytest.raises(ValueError):
+            volume.open("/f", *arguments)
+        assert volume.read_bytes("/f") == b"precious"
+    with pytest.raises(ValueError):
+        volume.open("/new", "x", 0)
+    assert not volume.exists("/new")
+
+
+@pytest.mark.parametrize("how", ["text", "binary", "raw"])
+def test_regression_what_was_detached_is_written_when_the_volume_is_closed(image, how):
+    with hectare.open(image, "rw") as volume:
+        if how == "text":
+            text = volume.open("/f", "w")
+            text.write("abc")
+            buffered = text.detach()
+            buffered.write(b"def")
+        else:
+            buffered = volume.open("/f", "wb")
+            buffered.write(b"abcdef")
+            if how == "raw":
+                raw = buffered.detach()
+    if how == "raw":
+        assert raw.closed
+    else:
+        assert buffered.closed
+    with hectare.open(image) as volume:
+        assert volume.read_bytes("/f") == b"abcdef"
+
+
+def test_regression_nothing_is_opened_while_the_volume_is_closed(image):
+    volume = hectare.open(image, "rw")
+    failed = []
+
+    def late():
+        try:
+            volume.open("/b", "w")
+        except ValueError as error:
+            failed.append(error)
+
+    first = volume.open("/a", "wb", 0)
+    first.on_close = late
+    volume.close()
+    assert len(failed) == 1 and volume.closed and first.closed
+    with hectare.open(image) as volume:
+        assert not volume.exists("/b")
+
+
+def test_regression_threads_that_a_close_surprises_get_a_value_error(image):
+    for _ in range(10):
+        volume = hectare.open(image, "rw")
+        failed, started = [], threading.Barrier(5)
+
+        def work(number, volume=volume, failed=failed, started=started):
+            started.wait()
+            try:
+                for turn in range(1000):
+                    with volume.open(f"/{number}-{turn % 3}", "wb", 0) as file:
+                        file.write(b"x" * 5000)
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        time.sleep(0.01)
+        volume.close()
+        for thread in threads:
+            thread.join()
+        assert [type(error) for error in failed] == [ValueError] * 4, failed
+    e2fsck_clean(image)
+
+
+def test_regression_volumes_and_files_are_not_copied(volume):
+    for one in [volume, volume.open("/f", "w+b", 0)]:
+        with pytest.raises(TypeError):
+            copy.copy(one)
+        with pytest.raises(TypeError):
+            pickle.dumps(one)
+        assert not one.closed
+    volume.write_bytes("/f", b"x")
+
+
+def test_text_files_have_the_mode_that_was_given(volume):
+    for mode in ["w", "r", "a+", "rt"]:
+        with volume.open("/f", mode) as file:
+            assert file.mode == mode

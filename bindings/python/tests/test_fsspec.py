@@ -247,3 +247,29 @@ def test_the_command_line_reads_what_fsspec_wrote(filled, command_line):
         file.write(b"from fsspec")
     said = subprocess.run([command_line, "cat", f"{filled}:/out"], capture_output=True, check=True)
     assert said.stdout == b"from fsspec"
+
+
+def test_regression_files_have_a_size(filled):
+    fs = fsspec.filesystem("ext4", fo=str(filled))
+    assert fs.read_block("/etc/fstab", 2, 4) == b"e\ntw"
+    with fs.open("/etc/fstab") as file:
+        assert file.size == 8 and file.tell() == 0
+
+
+def test_regression_moves_go_into_directories_as_local_ones_do(filled, tmp_path):
+    def moved(fs, root):
+        fs.makedirs(root + "/d/empty")
+        fs.makedirs(root + "/e")
+        for name in ["f", "g", "d/g"]:
+            fs.pipe(f"{root}/{name}", name.encode())
+        failed = []
+        for source, target in [("f", "d/"), ("g", "d"), ("e", "d/empty"), ("g", "new/deep/g"), ("no", "d")]:
+            try:
+                fs.mv(f"{root}/{source}", f"{root}/{target}")
+            except OSError:  # shutil's own has no number
+                failed.append(source)
+        return failed, sorted(name.removeprefix(root) for name in fs.find(root, withdirs=True))
+
+    ours = moved(fsspec.filesystem("ext4", fo=str(filled), writable=True), "/m")
+    assert ours == moved(fsspec.filesystem("file", auto_mkdir=True), str(tmp_path / "m"))
+    assert ours[0] == ["g", "no"]

@@ -289,3 +289,10 @@ def test_walks_of_a_directory_that_lies_in_itself_end(endless):
 def at_most(found, limit):
     """What an iterator has, up to a number."""
     return list(itertools.islice(found, limit))
+
+
+def test_regression_globs_give_what_is_there_and_what_a_slash_asks_for(volume):
+    volume.write_bytes("/f", b"x")
+    assert list(volume.path("/nope").glob("**")) == [] == list(volume.path("/nope").rglob("**"))
+    assert [str(path) for path in volume.path("/").glob("*/")] == ["/lost+found"]
+    assert [str(path) for path in volume.path("/").glob("f/")] == []

@@ -245,3 +245,35 @@ def test_problems_in_a_bitmap_are_data_for_pandas(image):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.DataFrame(report.problems)
     assert list(frame.columns) == ["structure", "place", "reason", "text"] and len(frame) == 1
+
+
+def test_regression_what_can_be_no_path_is_not_there(volume):
+    for path in ["/" + "y" * 256, "/a\0", "", "/none/x", "/lost+found/" + "z" * 5000]:
+        for look in [volume.exists, volume.lexists, volume.isdir, volume.isfile, volume.islink]:
+            assert look(path) is False, (look, path)
+    assert not volume.path("/" + "y" * 300).is_dir()
+    volume.close()
+    with pytest.raises(ValueError):
+        volume.exists("/")
+
+
+def test_regression_arguments_of_other_types_are_refused(volume):
+    volume.write_bytes("/f", b"x")
+    for value in [5, [1, 2], "text"]:
+        with pytest.raises(TypeError):
+            volume.setxattr("/f", "user.a", value)
+    volume.setxattr("/f", "user.a", memoryview(bytearray(b"ab")))
+    assert volume.getxattr("/f", "user.a") == b"ab" and volume.listxattr("/f") == ["user.a"]
+    for times in [(1,), (1, 2, 3), [1, 2]]:
+        with pytest.raises(TypeError):
+            volume.utime("/f", times)
+        with pytest.raises(TypeError):
+            volume.utime("/f", ns=times)
+
+
+def test_regression_directories_are_made_without_set_id_bits(volume):
+    volume.mkdir("/d", 0o7755)
+    assert volume.stat("/d").st_mode == 0o41755
+    volume.path("/").touch()
+    with pytest.raises(FileExistsError):
+        volume.open("/", "x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import operator
 import os
+import weakref
 from typing import IO, TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
@@ -23,7 +24,14 @@ def _offset(offset: int) -> int:
     return offset
 
 
-class VolumeFile(io.RawIOBase):
+class NotCopied:
+    """What has no copy, by `copy` or `pickle`: dropping one would close the original."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
+
+
+class VolumeFile(NotCopied, io.RawIOBase):
     """An open regular file of a volume: unbuffered, with one position.
 
     `Volume.open` wraps it in the classes of `io`, as the built-in `open` does. It may be used by several
@@ -37,6 +45,7 @@ class VolumeFile(io.RawIOBase):
         self._native = native
         self._volume = volume  # which would close, and this file with it, if nobody had it any more
         self.on_close: Callable[[], object] | None = None
+        self._layers: tuple[weakref.ref[Any], ...] = ()
         self._flags = flags
         self.name = name
 
@@ -84,7 +93,7 @@ class VolumeFile(io.RawIOBase):
         return self._native.readall()
 
     def write(self, data: Any) -> int:
-        """Writes a buffer; returns the bytes, fewer than given if the volume is full only."""
+        """Writes a buffer; returns the bytes: fewer only if the volume is full or the file as large as can be."""
         self._check_writable()
         return self._native.write(data)
 
@@ -145,6 +154,19 @@ class VolumeFile(io.RawIOBase):
                 if after is not None:
                     after()
 
+    def _close_whole(self) -> None:
+        """Closes the outermost object of `io` around it that was not detached, which flushes the buffers."""
+        for reference in self._layers:
+            layer = reference()
+            try:
+                if layer is None or layer.closed:
+                    continue
+            except ValueError:  # io raises it for a detached object
+                continue
+            layer.close()
+            return
+        self.close()
+
     def _check_open(self) -> None:
         if self.closed:
             raise ValueError("I/O operation on closed file.")
@@ -174,6 +196,15 @@ def flags_of(mode: str) -> tuple[str, bool]:
     return flags, "b" not in letters
 
 
+def refuse_arguments(text: bool, buffering: int, *of_text: str | None) -> None:
+    """Raises what the built-in `open` raises for arguments that contradict each other: call it before a file is
+    created or truncated."""
+    if text and buffering == 0:
+        raise ValueError("can't have unbuffered text I/O")
+    if not text and any(argument is not None for argument in of_text):
+        raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
+
+
 def wrapped(
     raw: VolumeFile,
     flags: str,
@@ -184,10 +215,6 @@ def wrapped(
     newline: str | None,
 ) -> IO[Any]:
     """A raw file in the classes of `io`, as the built-in `open` chooses them."""
-    if text and buffering == 0:
-        raise ValueError("can't have unbuffered text I/O")
-    if not text and (encoding is not None or errors is not None or newline is not None):
-        raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
     if buffering == 0:
         return raw  # type: ignore[return-value]
     size = buffering if buffering > 1 else BUFFER_SIZE
@@ -199,5 +226,8 @@ def wrapped(
     else:
         buffered = io.BufferedWriter(raw, size)
     if not text:
+        raw._layers = (weakref.ref(buffered),)
         return buffered
-    return io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline, line_buffering=buffering == 1)
+    lines = io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline, line_buffering=buffering == 1)
+    raw._layers = (weakref.ref(lines), weakref.ref(buffered))
+    return lines

@@ -78,7 +78,7 @@ def build(
     *,
     size: int | str | None = None,
     free: int | str | None = None,
-    exclude: Iterable[str | bytes] = (),
+    exclude: str | bytes | Iterable[str | bytes] = (),
     owner: Owner = None,
     source_date_epoch: int | None = None,
     label: str | bytes = "",
@@ -95,7 +95,7 @@ def build(
     A source is the path of a directory or an archive (plain, gzip, zstd, xz, bzip2), or `oci:DIR[:TAG]`,
     `oci-archive:FILE[:TAG]`, `docker-archive:FILE[:TAG]`. `size` is `"min"`, bytes or `"2G"`; a tenth more
     than the smallest if not given. `free` leaves this much free instead. `exclude` has patterns as in
-    `.gitignore`. `owner`, `(uid, gid)` or `"uid:gid"`, gets everything.
+    `.gitignore`, or is a single one. `owner`, `(uid, gid)` or `"uid:gid"`, gets everything.
 
     With `source_date_epoch`, or `SOURCE_DATE_EPOCH` in the environment, the same sources give the same
     bytes: those that `hectare build` makes.
@@ -122,9 +122,10 @@ def build(
         raise ValueError("there are no sources")
     if source_date_epoch is None:
         source_date_epoch = _native.source_date_epoch()
+    patterns = [exclude] if isinstance(exclude, (str, bytes)) else exclude
     content = {
         "sources": paths,
-        "exclude": [encode(pattern) for pattern in exclude],
+        "exclude": [encode(pattern) for pattern in patterns],
         "owner": _owner(owner),
         "source_date_epoch": source_date_epoch,
         "size": _size(size, free),
@@ -140,7 +141,9 @@ def check(image: HostPath, *, progress: Progress = None) -> CheckReport:
 
     A broken volume is no error: the report has its problems, and `CheckReport.clean` says whether there are
     none. What could not be judged is named in `CheckReport.unchecked`; it is no problem, so look at both.
-    Raises `OSError` if the file can't be read, is in use for writing, or holds no volume that can be checked.
+    Raises `OSError` if the file can't be read, another process has it open for writing with Hectare, or it
+    holds no volume that can be checked. While the kernel has it mounted, the report is of what is on the disk at
+    that moment, and has a problem: the journal must be replayed.
     `progress` and Ctrl-C are as for `build`.
     """
     problems, count, notes, unchecked, counts = _native.check(os.fspath(image), progress)

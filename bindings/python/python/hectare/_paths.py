@@ -212,7 +212,8 @@ class VolumePath:
             yield self._with(PurePosixPath(path)), directories, others
 
     def glob(self, pattern: str) -> Iterator[VolumePath]:
-        """What matches: `*`, `?` and `[...]` in names, `**` for any directories, links not followed.
+        """What matches: `*`, `?` and `[...]` in names, `**` for any directories, links not followed. At the
+        end, `**` matches files, too, as in Python 3.13, and a slash matches directories only.
 
         A directory that `**` would enter by a second name, as in a damaged volume, raises `OSError`.
         """
@@ -220,8 +221,9 @@ class VolumePath:
         if not parts or parts[0] == "/":
             raise ValueError(f"unacceptable pattern: {pattern!r}: names, not from the root, are meant")
         found: set[VolumePath] = set()
+        directories = pattern.endswith("/")
         for path in self._select(parts):
-            if path not in found:
+            if path not in found and not (directories and not path.is_dir()):
                 found.add(path)
                 yield path
 
@@ -437,8 +439,9 @@ class VolumePath:
         first, rest = parts[0], parts[1:]
         if first == "**":
             entered = Entered(self.volume) if entered is None else entered
-            if self.is_dir():
-                entered.add(str(self), self.stat().st_ino)
+            if not self.is_dir():
+                return
+            entered.add(str(self), self.stat().st_ino)
             yield from self._select(rest)
             for name, mode in self._children():
                 child = self / name

@@ -22,7 +22,7 @@ from typing import IO, Any, Callable, Iterator, TypeVar
 from . import _native
 from ._copy_in import CopyIn
 from ._copy_out import CopyOut
-from ._files import VolumeFile, flags_of, wrapped
+from ._files import NotCopied, VolumeFile, flags_of, refuse_arguments, wrapped
 from ._names import SEVERAL_NAMES, StrPath, decode, encode, path_bytes
 from ._paths import VolumePath
 from ._reports import CopyReport, Extent, FreeBucket, FreeSpace, Space
@@ -107,7 +107,7 @@ class _Scan(Iterator[DirEntry]):
         self._entries = iter(())
 
 
-class Volume:
+class Volume(NotCopied):
     """A volume that is open: see `hectare.open`. All methods may be called from any thread.
 
     Closing it closes the files that it opened, too, and writes what their buffers hold. After a `fork` the
@@ -120,7 +120,8 @@ class Volume:
     def __init__(self, native: _native.Volume, image: str) -> None:
         self._native = native
         self._device = next(_numbers)
-        self._files: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._files: weakref.WeakSet[VolumeFile] = weakref.WeakSet()
+        self._closing = False  # what is opened from then on would be left open
         self._lock = threading.RLock()  # a file that is collected meanwhile may come here
         self.image = image
         """The name of the image, as it was given to `hectare.open`, as `str`."""
@@ -137,12 +138,13 @@ class Volume:
         Raises the first error; whatever it is, all is closed then. Does nothing the second time.
         """
         with self._lock:
+            self._closing = True
             files = list(self._files)
             self._files.clear()
         failed: BaseException | None = None
         for file in files:
             try:
-                file.close()
+                file._close_whole()
             except Exception as error:
                 failed = failed or error
         try:
@@ -229,22 +231,30 @@ class Volume:
         closed: Callable[[], object] | None = None,
     ) -> IO[Any]:
         flags, text = flags_of(mode)
+        refuse_arguments(text, buffering, encoding, errors, newline)
+        self._refuse_closing()
         native = self._native.open_file(self._bytes(path), flags, permissions)
         raw = VolumeFile(native, _shown(path), flags, self)
         try:
             file = wrapped(raw, flags, text, buffering, encoding, errors, newline)
+            if text:
+                file.mode = mode  # type: ignore[misc]
             if "a" in flags:
                 file.seek(0, os.SEEK_END)
+            self._track(raw, closed)
         except BaseException:
             raw.close()
             raise
-        self._track(raw, file, closed)
         return file
 
-    def _track(self, raw: VolumeFile, file: Any, closed: Callable[[], object] | None) -> None:
+    def _refuse_closing(self) -> None:
+        if self._closing:
+            raise ValueError("I/O operation on closed volume")
+
+    def _track(self, raw: VolumeFile, closed: Callable[[], object] | None) -> None:
         """Remembers a file until it is closed, and calls `closed` then."""
         # No reference: the file would be collected, and so written, only when the cycle is found.
-        here = weakref.ref(file)
+        here = weakref.ref(raw)
 
         def forget() -> None:
             found = here()
@@ -254,9 +264,10 @@ class Volume:
             if closed is not None:
                 closed()
 
-        raw.on_close = forget
         with self._lock:
-            self._files.add(file)
+            self._refuse_closing()
+            raw.on_close = forget
+            self._files.add(raw)
 
     def read_bytes(self, path: StrPath | VolumePath) -> bytes:
         """The content of a file."""
@@ -360,7 +371,7 @@ class Volume:
         return walk(self, path, topdown, onerror, followlinks, links_are_directories)
 
     def mkdir(self, path: StrPath | VolumePath, mode: int = 0o755) -> None:
-        """Makes a directory; there is no umask."""
+        """Makes a directory; there is no umask. Set-ID bits are ignored, as on Linux."""
         self._native.mkdir(self._bytes(path), mode)
 
     def mknod(self, path: StrPath | VolumePath, mode: int = 0o600, device: int = 0) -> None:
@@ -563,6 +574,9 @@ class Volume:
         """Sets the times of access and change, in seconds or in nanoseconds; to now if neither is given."""
         if times is not None and ns is not None:
             raise ValueError("utime: you may specify either 'times' or 'ns' but not both")
+        for given in (times, ns):
+            if given is not None and not (isinstance(given, tuple) and len(given) == 2):
+                raise TypeError("utime: 'times' and 'ns' must be a tuple of two numbers")
         if ns is None:
             now = time.time_ns()
             ns = (now, now) if times is None else (_in_nanoseconds(times[0]), _in_nanoseconds(times[1]))
@@ -591,7 +605,8 @@ class Volume:
         follow_symlinks: bool = True,
     ) -> None:
         """Sets an extended attribute; `flags` may be `os.XATTR_CREATE` or `os.XATTR_REPLACE`."""
-        self._native.setxattr(self._bytes(path), encode(name), bytes(value), flags, follow_symlinks)
+        value = memoryview(value).tobytes()  # `bytes` accepts a number, too
+        self._native.setxattr(self._bytes(path), encode(name), value, flags, follow_symlinks)
 
     def removexattr(
         self, path: StrPath | VolumePath, name: str | bytes, *, follow_symlinks: bool = True
@@ -609,11 +624,15 @@ class Volume:
         return path_bytes(path)
 
     def _mode(self, path: StrPath | VolumePath, follow: bool = True) -> int:
-        """The mode; 0 of nothing."""
+        """The mode; 0 if there is nothing, also for what can be no path."""
         try:
-            return self.stat(path, follow_symlinks=follow).st_mode
+            raw = self._bytes(path)
+        except (FileNotFoundError, ValueError):
+            return 0
+        try:
+            return self.stat(raw, follow_symlinks=follow).st_mode
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
                 return 0
             raise
 

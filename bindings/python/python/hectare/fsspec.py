@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import stat as modes
 import threading
 from contextlib import contextmanager
@@ -236,10 +237,14 @@ class Ext4FileSystem(AbstractFileSystem, metaclass=_Cached):
 
         buffering = block_size if isinstance(block_size, int) and block_size > 1 else -1
         try:
-            return volume._open(path, mode, buffering, None, None, None, 0o644, closed)
+            file: Any = volume._open(path, mode, buffering, None, None, None, 0o644, closed)
         except BaseException:
             self._release(volume)
             raise
+        if mode == "rb":
+            file.size = file.seek(0, os.SEEK_END)  # as fsspec's own files have; for `read_block`
+            file.seek(0)
+        return file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         with self._opened() as volume:
@@ -312,8 +317,16 @@ class Ext4FileSystem(AbstractFileSystem, metaclass=_Cached):
     def mv(
         self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **_: Any
     ) -> None:
+        """Moves a file or directory: into `path2` if that is a directory; missing parents are made."""
         with self._changed(path1) as volume:
-            volume.rename(self._strip_protocol(path1), self._strip_protocol(path2))
+            source, target = self._strip_protocol(path1), self._strip_protocol(path2)
+            if volume.isdir(target) and source != target:
+                target = posixpath.join(target, posixpath.basename(source))
+                if volume.lexists(target):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+            elif volume.lexists(source):
+                volume.makedirs(posixpath.dirname(target), exist_ok=True)
+            volume.rename(source, target)
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         with self._changed(path2) as volume:
