@@ -150,7 +150,9 @@ fn free_space_becomes_whole_as_the_plan_says() {
     if let Err(reason) = hectare_oracle::mke2fs(&["-t", "ext4", "-O", "bigalloc"], &bench.image, "64M") {
         skip!("cli space::free_space_becomes_whole", reason);
     }
+    let before = std::fs::read(&bench.image).unwrap();
     assert!(hectare(&["defrag", "--free", &bench.at("/")]).refused().contains("bigalloc"));
+    assert!(std::fs::read(&bench.image).unwrap() == before, "a refusal changed the image");
 }
 
 #[test]

@@ -39,10 +39,13 @@ pub(super) trait Space {
 pub(super) fn run(arguments: &Arguments, inside: &[ImagePath], mounted: &[&OsString]) -> Outcome {
     let left_out = LeftOut::default();
     let mut out = Output::new();
+    let refuse = |image: &Image, _: &ImagePath| {
+        let has_clusters = image.volume().superblock().geometry().cluster_ratio_shift > 0;
+        if has_clusters { Err(refused(&image.name())) } else { Ok(()) }
+    };
+    // Opening for writing changes an image already.
+    read_each(inside, &arguments.writing.looking(), refuse)?;
     let each = |image: &Image, place: &ImagePath| {
-        if image.volume().superblock().geometry().cluster_ratio_shift > 0 {
-            return Err(refused(&image.name()));
-        }
         let root = image.resolve(&place.path, false)?;
         let mut collector =
             Collector { image, left_out: &left_out, seen: HashSet::new(), extents: Vec::new() };
