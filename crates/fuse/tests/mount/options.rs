@@ -5,7 +5,8 @@ use crate::support::{MIB, Mount, mounted};
 use hectare_device::{FileOptions, Operation};
 use hectare_engine::{OpenOptions, Volume};
 use hectare_fuse::Operation as Request;
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use hectare_oracle::skip;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, utimensat};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
@@ -177,5 +178,25 @@ fn the_kernel_sends_what_the_options_grant() {
     assert!(read >= 64 && written <= 32, "4 MiB in {read} reads and {written} writes");
     let (_, _, read, _) = used(&mut mount, "max_readahead=65536");
     assert!(read >= 16, "4 MiB in {read} reads");
+    mount.judge(NAME);
+}
+
+#[test]
+fn regression_long_attributes_did_not_fit_where_writes_are_short() {
+    const NAME: &str = "options::regression_long_attributes_did_not_fit_where_writes_are_short";
+    let format = &["-t", "ext4", "-O", "ea_inode"];
+    let mount = match Mount::by_mke2fs(format, "64M", "max_write=4096") {
+        Ok(mount) => mount,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let path = mount.path("f");
+    fs::write(&path, "text").unwrap();
+    for (name, len) in [("user.short", 4096), ("user.longest", 65_536)] {
+        let value = vec![7; len];
+        rustix::fs::setxattr(&path, name, &value, XattrFlags::CREATE).unwrap();
+        let mut read = vec![0; len];
+        assert_eq!(rustix::fs::getxattr(&path, name, &mut read), Ok(len));
+        assert!(read == value, "{name}");
+    }
     mount.judge(NAME);
 }
