@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
 
 /// Runs the tests; returns whether none failed.
 pub(crate) fn run() -> bool {
-    let outcome = outcome();
+    let outcome = outcome(prepared(), Compared::default());
     for (name, reason) in &outcome.skipped {
         println!("skipped {name}: {reason}");
     }
@@ -62,15 +62,36 @@ pub(crate) fn bench(words: &[&str]) -> bool {
     went_well("python bench", measured)
 }
 
-/// Runs the tests.
-pub(crate) fn outcome() -> Outcome {
-    let environment = match environment() {
-        Ok(environment) => environment,
-        Err(reason) => return skipped_whole(&reason),
-    };
+/// What the tests need: an environment with the tools, and the wheel.
+pub(crate) struct Prepared {
+    environment: PathBuf,
+    wheel: PathBuf,
+}
+
+/// What the tests compare the package with. What is `None` is built; a variable of the environment goes first.
+#[derive(Default)]
+pub(crate) struct Compared {
+    /// The command `hectare`.
+    pub(crate) command: Option<PathBuf>,
+    /// The shared library for C.
+    pub(crate) c_library: Option<PathBuf>,
+}
+
+/// Makes the environment and builds the wheel; else the outcome is settled. It writes to nothing that the tests of
+/// the workspace use, and may run beside them.
+pub(crate) fn prepared() -> Result<Prepared, Outcome> {
+    let environment = environment().map_err(|reason| skipped_whole(&reason))?;
     match wheel(&environment, "dev") {
-        Ok(wheel) => tested(&environment, &wheel),
-        Err(failed) => Outcome { failed: vec![format!("python: {failed}")], ..Outcome::default() },
+        Ok(wheel) => Ok(Prepared { environment, wheel }),
+        Err(failed) => Err(Outcome { failed: vec![format!("python: {failed}")], ..Outcome::default() }),
+    }
+}
+
+/// Runs the tests.
+pub(crate) fn outcome(prepared: Result<Prepared, Outcome>, compared: Compared) -> Outcome {
+    match prepared {
+        Ok(Prepared { environment, wheel }) => tested(&environment, &wheel, compared),
+        Err(outcome) => outcome,
     }
 }
 
@@ -132,7 +153,7 @@ fn installed(environment: &Path, wheel: &Path) -> bool {
 }
 
 /// Installs the wheel and runs pytest on it, away from the sources.
-fn tested(environment: &Path, wheel: &Path) -> Outcome {
+fn tested(environment: &Path, wheel: &Path, compared: Compared) -> Outcome {
     if !installed(environment, wheel) {
         return Outcome {
             failed: vec!["python: the wheel can't be installed".to_owned()],
@@ -146,18 +167,25 @@ fn tested(environment: &Path, wheel: &Path) -> Outcome {
         .current_dir(environment)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HECTARE_PYTEST_RECORDS", &records);
-    if std::env::var_os(COMMAND).is_none()
-        && let Some(command) = built_command()
-    {
-        pytest.env(COMMAND, command);
-    }
-    if std::env::var_os(C_LIBRARY).is_none()
-        && shown(cargo().args(["build", "--quiet", "--package", "hectare-capi", "--lib"]))
-    {
-        pytest.env(C_LIBRARY, target_folder().join("debug/libhectare_c.so"));
+    let compared = [
+        (COMMAND, compared.command, built_command as fn() -> Option<PathBuf>),
+        (C_LIBRARY, compared.c_library, built_c_library),
+    ];
+    for (variable, path, build) in compared {
+        if std::env::var_os(variable).is_none()
+            && let Some(path) = path.or_else(build)
+        {
+            pytest.env(variable, path);
+        }
     }
     let succeeded = shown(&mut pytest);
     required(counted(&std::fs::read_to_string(&records).unwrap_or_default(), succeeded))
+}
+
+/// Builds the shared library for C; its path.
+fn built_c_library() -> Option<PathBuf> {
+    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare-capi", "--lib"]));
+    done.then(|| target_folder().join("debug/libhectare_c.so"))
 }
 
 /// Counts the records; that pytest failed or ran nothing is not lost.
