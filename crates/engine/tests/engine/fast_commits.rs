@@ -47,12 +47,34 @@ impl Left {
 }
 
 /// Mounts a new volume, prepares and syncs it as a whole, then runs `work`, and takes the bytes that a crash
-/// leaves.
+/// leaves. A `sync` of anybody on the machine commits in full what the fast commits should have: if `is_wanted`
+/// says no, it is all done again, some times.
 fn left_by_the_kernel(
     args: &[&str],
     options: &str,
-    prepare: impl FnOnce(&Path),
-    work: impl FnOnce(&Path),
+    is_wanted: impl Fn(&Left) -> bool,
+    mut prepare: impl FnMut(&Path),
+    mut work: impl FnMut(&Path),
+) -> Result<Left, Skip> {
+    let mut left = left_once(args, options, &mut prepare, &mut work)?;
+    for _ in 0..5 {
+        if is_wanted(&left) {
+            break;
+        }
+        left = left_once(args, options, &mut prepare, &mut work)?;
+    }
+    Ok(left)
+}
+
+fn has_fast_commits(left: &Left) -> bool {
+    left.count("TAIL") > 0
+}
+
+fn left_once(
+    args: &[&str],
+    options: &str,
+    mut prepare: impl FnMut(&Path),
+    mut work: impl FnMut(&Path),
 ) -> Result<Left, Skip> {
     let image = scratch::fresh("fast");
     let always = ["-t", "ext4", "-O", "fast_commit", "-E", "lazy_itable_init=0"];
@@ -188,7 +210,7 @@ fn what_the_kernel_synced_is_there() {
     for (name, args, options) in FORMATS {
         println!("{name}");
         let what = What { holes: None, ..What::all() };
-        let left = match left_by_the_kernel(args, options, prepare, some_of_each) {
+        let left = match left_by_the_kernel(args, options, has_fast_commits, prepare, some_of_each) {
             Ok(left) => left,
             Err(reason) => skip!(test, reason),
         };
@@ -215,7 +237,8 @@ fn what_the_kernel_synced_is_there() {
 fn e2fsck_agrees_where_nothing_is_freed() {
     let test = "fast_commits::e2fsck_agrees_where_nothing_is_freed";
     let (_, args, options) = FORMATS[0];
-    let checked = left_by_the_kernel(args, options, prepare, |root| {
+    let is_wanted = |left: &Left| left.count("TAIL") > 2 && left.count("ADD_ENTRY") > 1;
+    let checked = left_by_the_kernel(args, options, is_wanted, prepare, |root| {
         let folder = root.join("folder");
         for n in 0..4usize {
             write(&folder.join(format!("new-{n}")), 0, &pattern(n as u64, 2, 3000 * (n + 1)));
@@ -225,7 +248,7 @@ fn e2fsck_agrees_where_nothing_is_freed() {
         write(&folder.join("kept"), 90_000, &pattern(9, 3, 5000));
     })
     .and_then(|left| {
-        assert!(left.count("TAIL") > 2 && left.count("ADD_ENTRY") > 1, "{}", left.log);
+        assert!(is_wanted(&left), "{}", left.log);
         assert_equal(&as_e2fsck_recovers(&left.bytes)?, &left.entries, What::all());
         check(&left, What::all())
     });
@@ -249,7 +272,8 @@ fn link_nameless(folder: &Path, name: &str, data: &[u8]) {
 fn regression_a_name_for_a_file_that_had_none_is_kept() {
     let test = "fast_commits::regression_a_name_for_a_file_that_had_none_is_kept";
     let (_, args, options) = FORMATS[0];
-    let left = left_by_the_kernel(args, options, prepare, |root| {
+    let is_wanted = |left: &Left| left.count("ADD_ENTRY") > 0;
+    let left = left_by_the_kernel(args, options, is_wanted, prepare, |root| {
         write(&root.join("folder/new"), 0, b"new");
         fs::remove_file(root.join("folder/gone")).unwrap(); // its number is taken again
         link_nameless(&root.join("folder"), "named", &pattern(1, 1, 10_000));
@@ -258,7 +282,7 @@ fn regression_a_name_for_a_file_that_had_none_is_kept() {
         write(&root.join("folder/new"), 3, b"er");
     });
     let checked = left.and_then(|left| {
-        assert!(left.count("ADD_ENTRY") > 0, "{}", left.log);
+        assert!(is_wanted(&left), "{}", left.log);
         check(&left, What::all())
     });
     if let Err(reason) = checked {
@@ -272,13 +296,14 @@ fn regression_a_removed_directory_is_free() {
     let test = "fast_commits::regression_a_removed_directory_is_free";
     for (name, args, options) in FORMATS {
         println!("{name}");
-        let left = left_by_the_kernel(args, options, prepare, |root| {
+        let is_wanted = |left: &Left| left.count("DEL_ENTRY") > 0;
+        let left = left_by_the_kernel(args, options, is_wanted, prepare, |root| {
             write(&root.join("folder/new"), 0, b"new");
             fs::remove_dir(root.join("folder/other")).unwrap();
             write(&root.join("folder/kept"), 100_000, b"new");
         });
         let checked = left.and_then(|left| {
-            assert!(left.count("DEL_ENTRY") > 0, "{}", left.log);
+            assert!(is_wanted(&left), "{}", left.log);
             check(&left, What::all())
         });
         if let Err(reason) = checked {
@@ -291,7 +316,8 @@ fn regression_a_removed_directory_is_free() {
 fn directories_that_grow_keep_out_of_what_files_were_given() {
     let test = "fast_commits::directories_that_grow";
     let args = ["-b", "1024", "-J", "size=4,fast_commit_size=1024"];
-    let left = left_by_the_kernel(&args, "", prepare, |root| {
+    let is_wanted = |left: &Left| left.count("CREAT_DENTRY") > 20;
+    let left = left_by_the_kernel(&args, "", is_wanted, prepare, |root| {
         for n in 0..150u64 {
             let path = root.join(format!("folder/{n:04}{}", "n".repeat(200)));
             write(&path, 0, &pattern(n, 4, 3000));
@@ -300,7 +326,7 @@ fn directories_that_grow_keep_out_of_what_files_were_given() {
         write(&root.join("folder/kept"), 100_000, b"new");
     });
     let checked = left.and_then(|left| {
-        assert!(left.count("CREAT_DENTRY") > 20, "{}", left.log);
+        assert!(is_wanted(&left), "{}", left.log);
         check(&left, What::all())
     });
     if let Err(reason) = checked {
@@ -362,7 +388,7 @@ fn random_changes_that_the_kernel_synced_are_there() {
     for seed in 0..seeds {
         let (name, args, options) = FORMATS[seed as usize % FORMATS.len()];
         let mut random = SplitMix64::new(seed);
-        let left = left_by_the_kernel(args, options, prepare, |root| {
+        let left = left_by_the_kernel(args, options, has_fast_commits, prepare, |root| {
             for _ in 0..10 + random.below(60) {
                 one_change(root, &mut random);
             }
@@ -386,7 +412,7 @@ fn random_changes_that_the_kernel_synced_are_there() {
 fn a_crash_while_fast_commits_are_replayed_loses_nothing() {
     let test = "fast_commits::a_crash_while_fast_commits_are_replayed";
     for (name, args, options) in &FORMATS[..2] {
-        let left = match left_by_the_kernel(args, options, prepare, some_of_each) {
+        let left = match left_by_the_kernel(args, options, has_fast_commits, prepare, some_of_each) {
             Ok(left) => left,
             Err(reason) => skip!(test, reason),
         };
@@ -465,7 +491,7 @@ fn seal(bytes: &mut [u8], records: &[(u16, usize, usize)]) {
 fn damaged_fast_commits_do_not_count_and_those_before_do() {
     let test = "fast_commits::damaged_fast_commits";
     let (_, args, options) = FORMATS[0];
-    let left = match left_by_the_kernel(args, options, prepare, some_of_each) {
+    let left = match left_by_the_kernel(args, options, has_fast_commits, prepare, some_of_each) {
         Ok(left) => left,
         Err(reason) => skip!(test, reason),
     };
@@ -495,7 +521,7 @@ fn hostile_fast_commits_are_refused_or_done_without_a_panic() {
     let rounds = if crate::common::long(test) { 20_000 } else { 600 };
     let (mut done, mut refused) = (0, 0);
     for (_, args, options) in &FORMATS[..5] {
-        let left = match left_by_the_kernel(args, options, prepare, some_of_each) {
+        let left = match left_by_the_kernel(args, options, has_fast_commits, prepare, some_of_each) {
             Ok(left) => left,
             Err(reason) => skip!(test, reason),
         };
