@@ -55,8 +55,9 @@ impl Work<'_> {
         self.claim_map(slot, &map, found.clusters(), more.then_some(1));
         let clusters = self.map_clusters(&map) + found.clusters();
         self.set_block_count(slot, clusters);
-        if let Some(last) = target.last_mut()
-            && *last != 0
+        // The kernel leaves what was in the block behind the end of the target.
+        if !target.contains(&0)
+            && let Some(last) = target.last_mut()
             && !slot.has(InodeFlags::ENCRYPT)
         {
             self.lost(What::Inode, place, "its target has no end: the last byte is cut off");

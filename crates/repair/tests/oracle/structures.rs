@@ -207,7 +207,22 @@ fn regression_a_sound_map_claims_its_blocks_first() {
     }
 }
 
-/// A record to which nothing in the tree leads goes; e2fsck counts what is in a leaf.
+/// The kernel leaves what was in a block behind the end of a target; it was taken for a target without an end.
+#[test]
+fn regression_what_lies_behind_the_end_of_a_target_is_no_loss() {
+    let case = match Case::filled(&["-t", "ext4", "-b", "4096"], "16M") {
+        Ok(case) => case,
+        Err(reason) => skip!("repair structures::regression_what_lies_behind_the_end", reason),
+    };
+    let link = format!("symlink link {}", "x".repeat(80));
+    case.change(&[&link, "zap_block -f link -o 4095 -l 1 -p 90 0", "set_bg 0 free_inodes_count 7"]);
+    let (repaired, after) = case.repaired("a link before old bytes");
+    assert!(!repaired.loses() && !repaired.mends.is_empty(), "{:?}", repaired.mends);
+    fs::write(&case.image, after).unwrap();
+    let shown = debugfs(&case.image, &["stat link"]).unwrap();
+    assert!(shown.contains("Size: 80"), "{shown}");
+}
+
 /// A link whose short target is in its inode, while a flag says that a tree is: the link was cleared.
 #[test]
 fn regression_a_link_of_four_bytes_is_kept_whose_flags_are_wrong() {
@@ -222,6 +237,7 @@ fn regression_a_link_of_four_bytes_is_kept_whose_flags_are_wrong() {
     assert!(shown.contains("Fast link dest: \"abcd\""), "{shown}");
 }
 
+/// A record to which nothing in the tree leads goes; e2fsck counts what is in a leaf.
 #[test]
 fn regression_stray_quota_records_go() {
     let case = match Case::filled(&["-t", "ext4", "-b", "4096", "-O", "quota"], "16M") {
