@@ -5,6 +5,7 @@ use crate::plausible::Judged;
 use crate::{NodeId, Salvage};
 use hectare_ext4::Place;
 use hectare_ext4::acl;
+use hectare_ext4::inode::Inode;
 use hectare_ext4::xattr::{self, Area, Attr, Value};
 use hectare_units::{InodeNr, index_of};
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,8 +44,7 @@ impl Salvage {
             if attr.name == xattr::Name::inline_data() {
                 continue;
             }
-            let value = self.value(&attr).ok_or_else(|| "its value is lost".to_owned());
-            let value = value.and_then(|value| {
+            let value = self.value(&attr, (self.number(at), &inode)).and_then(|value| {
                 let shown = acl::to_shown(&attr.name, &value, place);
                 shown.map(|value| value.into_owned()).map_err(|corrupt| corrupt.reason.into_owned())
             });
@@ -62,16 +62,39 @@ impl Salvage {
         known
     }
 
-    fn value(&self, attr: &Attr) -> Option<Vec<u8>> {
+    fn value(&self, attr: &Attr, owner: (InodeNr, &Inode)) -> Result<Vec<u8>, String> {
         match &attr.value {
-            Value::Inline(bytes) => Some(bytes.clone()),
-            Value::Inode { inode, size, .. } => self.holder(*inode, (*size).into()),
+            Value::Inline(bytes) => Ok(bytes.clone()),
+            Value::Inode { inode, size, hash } => {
+                let lost = || "its value is lost".to_owned();
+                let holder = self.volume.inode(*inode).ok_or_else(lost)?.inode;
+                xattr::check_holder(&holder, *inode, *size).map_err(|corrupt| corrupt.to_string())?;
+                let value = self.content_of(*inode, &holder).ok_or_else(lost)?;
+                self.verify(attr, *hash, (*inode, &holder), &value, owner)?;
+                Ok(value)
+            }
         }
     }
 
-    fn holder(&self, nr: InodeNr, size: u64) -> Option<Vec<u8>> {
-        let judged = self.volume.inode(nr)?;
-        if size > VALUE_MAX || judged.inode.size != size {
+    /// Compares a value with the hashes of its holder and its entry, which those by Lustre do not have.
+    fn verify(
+        &self,
+        attr: &Attr,
+        hash: u32,
+        (nr, holder): (InodeNr, &Inode),
+        value: &[u8],
+        (owner, data): (InodeNr, &Inode),
+    ) -> Result<(), String> {
+        if xattr::is_lustre(holder, hash, owner, data.generation) {
+            return Ok(());
+        }
+        let entry = (attr.name.suffix(), hash);
+        xattr::check_value(holder, nr, entry, value, &self.volume.sb).map_err(|corrupt| corrupt.to_string())
+    }
+
+    fn content_of(&self, nr: InodeNr, holder: &Inode) -> Option<Vec<u8>> {
+        let size = holder.size;
+        if size > VALUE_MAX {
             return None;
         }
         // Many files may name one value: all together are read no more often than the device is long.
@@ -80,7 +103,7 @@ impl Salvage {
             return None;
         }
         let mut budget = self.volume.blocks_there();
-        let mapped = map::map(&self.volume, nr, &judged.inode, &mut budget);
+        let mapped = map::map(&self.volume, nr, holder, &mut budget);
         let shift = self.volume.geometry().block_size.shift();
         let mut value = vec![0; index_of(size)];
         for extent in mapped.extents.iter().filter(|extent| !extent.unwritten) {

@@ -7,6 +7,7 @@ use crate::source::SPAN_MAX;
 use crate::survey::LEFT_OUT;
 use crate::{Metadata, NodeId, Salvage, Timestamp};
 use hectare_ext4::Place;
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_units::{InodeNr, index_of, u64_of};
 use std::ops::Range;
@@ -17,6 +18,9 @@ const PRIVATE: u16 = 0o700;
 
 /// The longest range that [`Salvage::read_ahead`] reads, in bytes.
 pub const AHEAD_MAX: u64 = SPAN_MAX;
+
+/// The unit in which inodes count, as a power of two.
+const SECTOR_SHIFT: u32 = 9;
 
 /// What a journal's own blocks begin with (`JBD2_MAGIC_NUMBER`, big-endian).
 const JOURNAL_MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
@@ -166,7 +170,34 @@ impl Salvage {
             return file(u64_of(content.len()), Content::Inline(content));
         }
         let (size, mapped) = self.believed_size(at, &inode, is_proved);
-        file(size, Content::Blocks(mapped.unwrap_or_else(|| self.map(at, &inode))))
+        let mapped = mapped.unwrap_or_else(|| self.map(at, &inode));
+        if self.volume.sb.seed().is_none() && found.extents.is_none() && !found.is_left_out {
+            self.compare_counts(at, &inode, &mapped, size);
+        }
+        file(size, Content::Blocks(mapped))
+    }
+
+    /// Where no checksum proves an inode and its map, compares what both count: a lost table of a map reads as
+    /// holes, and a wrong size cuts the content.
+    fn compare_counts(&self, node: usize, inode: &Inode, mapped: &Mapped, size: u64) {
+        let shift = self.shift();
+        let end = end(&mapped.extents, shift);
+        // The hashes of fs-verity lie behind the end.
+        let is_sealed = inode.flags.contains(InodeFlags::VERITY);
+        if end > size.next_multiple_of(1 << shift) && !is_sealed {
+            self.doubt(node, format!("its size is {size} bytes, and its blocks end at {end}"));
+        }
+        let features = self.volume.sb.features();
+        // Clusters and values in inodes of their own count as well.
+        if features.ro_compat.contains(RoCompat::BIGALLOC) || features.incompat.contains(Incompat::EA_INODE) {
+            return;
+        }
+        let found =
+            map::blocks(&mapped.extents) + u64_of(mapped.nodes.len()) + u64::from(inode.file_acl.is_some());
+        let counted = inode.sectors << SECTOR_SHIFT >> shift;
+        if counted != found {
+            self.doubt(node, format!("it counts {counted} blocks, and {found} were found"));
+        }
     }
 
     /// The content of a file that lies in its inode, as far as it is there.

@@ -256,6 +256,9 @@ impl Survey {
     /// The blocks that belong to nobody, in order.
     pub(crate) fn unowned(&self, first: u64, end: u64) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
+        if first >= end {
+            return gaps; // a device that was cut off before its first block
+        }
         let mut at = first;
         for claim in &self.claims {
             if claim.start > at {

@@ -159,13 +159,16 @@ impl Arguments {
         if self.resume && !matches!(self.output, Output::Directory(_)) {
             return Err(Failure::Usage("--resume: only a directory can be continued".to_owned()));
         }
+        let refuse_source = |path: &Path| match same_file(path, &self.device) {
+            true => Err(Failure::of(shown(path.as_os_str().as_bytes()), "it is the device that is read")),
+            false => Ok(()),
+        };
+        self.report.as_deref().map_or(Ok(()), refuse_source)?;
         match &self.output {
             Output::Stdout if std::io::stdout().is_terminal() => {
                 Err(Failure::Usage("standard output is a terminal: name a file, or use a pipe".to_owned()))
             }
-            Output::Image(path) if same_file(path, &self.device) => {
-                Err(Failure::of(shown(path.as_os_str().as_bytes()), "it is the device that is read"))
-            }
+            Output::Image(path) => refuse_source(path),
             _ => Ok(()),
         }
     }

@@ -72,6 +72,13 @@ fn first_block(image: &Path, path: &str) -> u64 {
     numbers.filter_map(|word| word.parse().ok()).next().unwrap()
 }
 
+/// The first table of blocks of a file with an old map, by debugfs.
+fn first_table(image: &Path, path: &str) -> u64 {
+    let stat = debugfs(image, &[&format!("stat {path}")]).unwrap();
+    let table = stat.split("(IND):").nth(1).and_then(|rest| rest.split([',', '\n', ' ']).next());
+    table.and_then(|number| number.parse().ok()).unwrap()
+}
+
 /// Salvages into a new directory, with what is doubtful.
 #[track_caller]
 fn salvaged(bench: &Bench, more: &[&str]) -> (PathBuf, String) {
@@ -255,6 +262,11 @@ fn mapped_apart(nr: u32) -> Vec<u8> {
     bytes
 }
 
+/// Syncs the volume that is mounted at `top`: other tests mind a sync of all that the machine has.
+fn sync(top: &Path) {
+    rustix::fs::syncfs(fs::File::open(top).unwrap()).unwrap();
+}
+
 /// Writes `gone/NR`, holes as holes, and removes them all; `Err` if it can't be done here.
 fn come_and_go(bench: &Bench, by: By) -> Result<(), hectare_oracle::Skip> {
     let fill = |top: &Path| {
@@ -270,7 +282,7 @@ fn come_and_go(bench: &Bench, by: By) -> Result<(), hectare_oracle::Skip> {
     };
     let both = |top: &Path| {
         fill(top);
-        rustix::fs::sync();
+        sync(top);
         fs::remove_dir_all(top.join("gone")).unwrap();
     };
     match by {
@@ -349,7 +361,7 @@ fn removed_content_that_only_the_log_has_comes_back() {
             for nr in 0..40 {
                 fs::write(top.join(format!("gone/{nr}")), like_the_log(nr)).unwrap();
             }
-            rustix::fs::sync();
+            sync(top);
             fs::remove_dir_all(top.join("gone")).unwrap();
         });
         if let Err(reason) = made {
@@ -389,7 +401,7 @@ fn newest_content_that_only_the_log_has_comes_out() {
         for nr in 0..20 {
             fs::write(top.join(nr.to_string()), content(nr + 20)).unwrap();
         }
-        rustix::fs::sync();
+        sync(top);
         // Written over: the older content is at its place, or in the log as well.
         for nr in 0..20 {
             let file = OpenOptions::new().write(true).open(top.join(nr.to_string())).unwrap();
@@ -433,17 +445,17 @@ fn old_metadata_in_the_log_is_not_content_of_a_removed_file() {
             fs::create_dir(&dir).unwrap();
             (0..20).for_each(|nr| fs::write(dir.join(format!("{nr:0180}")), "").unwrap());
         }
-        rustix::fs::sync();
+        sync(top);
         (0..30).for_each(|dir| fs::remove_dir_all(top.join(format!("dir{dir}"))).unwrap());
-        rustix::fs::sync();
+        sync(top);
         // Files take the blocks of the directories.
         (0..200).for_each(|nr| fs::write(top.join(format!("{round}-{nr}")), content(nr % 40)).unwrap());
-        rustix::fs::sync();
+        sync(top);
         (0..200).for_each(|nr| fs::remove_file(top.join(format!("{round}-{nr}"))).unwrap());
-        rustix::fs::sync();
+        sync(top);
     }
     (0..200).for_each(|nr| fs::write(top.join(format!("kept{nr}")), content(nr + 300)).unwrap());
-    rustix::fs::sync();
+    sync(top);
     (0..200).for_each(|nr| fs::remove_file(top.join(format!("kept{nr}"))).unwrap());
     mount.unmount();
     let (out, said) = salvaged(&bench, &["--deleted"]);
@@ -542,9 +554,7 @@ fn a_block_that_one_file_names_again_and_again_comes_out_once() {
         .filter_map(|word| word.parse().ok())
         .collect();
     // The table of blocks comes after the twelve that the inode names: all of its numbers become one.
-    let stat = debugfs(&bench.image, &[&format!("stat {path}")]).unwrap();
-    let table = stat.split("(IND):").nth(1).and_then(|rest| rest.split([',', '\n', ' ']).next());
-    let table: u64 = table.and_then(|number| number.parse().ok()).unwrap();
+    let table = first_table(&bench.image, path);
     let all: Vec<u8> = std::iter::repeat_n(numbers[0].to_le_bytes(), 256).flatten().collect();
     write(&bench.image, table * 1024, &all);
     let (out, said) = salvaged(&bench, &[]);
@@ -553,4 +563,62 @@ fn a_block_that_one_file_names_again_and_again_comes_out_once() {
     assert!(file.blocks() * 512 <= 16 << 10, "{} blocks", file.blocks());
     assert!(said.contains("are named more than once"), "{said}");
     assert_eq!(whole(&out), 20, "{said}");
+}
+
+#[test]
+fn regression_lost_tables_and_wrong_sizes_of_old_maps_were_no_doubt() {
+    const NAME: &str = "salvage::regression_lost_tables_and_wrong_sizes";
+    let fresh = || numbered(&["-t", "ext2", "-b", "1024"], "64M");
+    let (lost, short) = match fresh().and_then(|lost| Ok((lost, fresh()?))) {
+        Ok(both) => both,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let file = lost.local("large");
+    fs::write(&file, [7; 30_000]).unwrap();
+    hectare(&["cp", text(&file), &lost.at("/")]).ok();
+    let (_, said) = salvaged(&lost, &[]);
+    assert!(said.contains(" 0 are doubtful"), "{said}");
+    write(&lost.image, first_table(&lost.image, "large") * 1024, &[0; 1024]);
+    let (_, said) = salvaged(&lost, &[]);
+    assert!(said.contains("/large: doubtful: it counts 31 blocks, and 13 were found"), "{said}");
+    debugfs_write(&short.image, &["set_inode_field 25 size 100"]).unwrap();
+    let (_, said) = salvaged(&short, &[]);
+    assert!(said.contains("/25: doubtful: its size is 100 bytes, and its blocks end at 12288"), "{said}");
+}
+
+#[test]
+fn regression_a_damaged_value_of_an_attribute_came_out_as_sound() {
+    const NAME: &str = "salvage::regression_a_damaged_value_of_an_attribute";
+    let bench = numbered!(NAME, &["-t", "ext4", "-b", "1024", "-O", "ea_inode"]);
+    hectare(&["xattr", "set", "user.long", &"v".repeat(3000), &bench.at("/25")]).ok();
+    let is_holder = |nr: &String| {
+        let stat = debugfs(&bench.image, &[&format!("stat {nr}")]).unwrap();
+        stat.contains("Flags: 0x280000") // EXTENTS and EA_INODE
+    };
+    let holder = (11..100).map(|nr| format!("<{nr}>")).find(is_holder).unwrap();
+    let (_, said) = salvaged(&bench, &[]);
+    assert!(said.contains(" 0 are doubtful"), "{said}");
+    write(&bench.image, first_block(&bench.image, &holder) * 1024, b"w");
+    let (_, said) = salvaged(&bench, &[]);
+    assert!(said.contains("attribute user.long: ") && said.contains("the hash of its 3000 bytes"), "{said}");
+}
+
+#[test]
+fn regression_a_report_replaced_the_volume_that_was_read() {
+    let bench = numbered!("salvage::regression_a_report_replaced", &["-t", "ext4"]);
+    let before = fs::read(&bench.image).unwrap();
+    let out = bench.local("out");
+    let ran = hectare(&["salvage", bench.image(), "-o", text(&out), "--report", bench.image()]);
+    assert!(ran.refused().contains("it is the device that is read"));
+    assert!(fs::read(&bench.image).unwrap() == before && !out.exists());
+}
+
+#[test]
+fn regression_a_volume_that_ends_in_its_first_block_panicked() {
+    let bench = numbered!("salvage::regression_a_volume_that_ends", &["-t", "ext4", "-b", "4096"]);
+    for len in [4095, 2560, 2048] {
+        OpenOptions::new().write(true).open(&bench.image).unwrap().set_len(len).unwrap();
+        let (out, _) = salvaged(&bench, &[]);
+        assert_eq!(whole(&out), 0);
+    }
 }
