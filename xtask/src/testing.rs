@@ -6,7 +6,7 @@
 //!
 //! The fuzz targets run for seconds each, as tests of their package. Beside the workspace's tests run those
 //! of the schedule explorers, which need the crate built with an explorer's locks in the place of the real
-//! ones ([`EXPLORERS`]). Programs run side by side ([`programs`]).
+//! ones ([`EXPLORERS`]). The wheel of Python is built while they run.
 
 mod programs;
 
@@ -80,11 +80,11 @@ const EXPLORERS: [&[&str]; 3] = [
     &["-p", "hectare-alloc", "--features", "loom", "--lib", "--", "every_schedule"],
 ];
 
-/// Concurrent tests of a program: as many as there are processors, which is twice that with two programs, for
-/// tests on disks and mounts wait for a part of their time. An explicit number is respected.
+/// Concurrent tests: one more than there are processors, for tests on disks and mounts wait for a quarter of
+/// their time. An explicit number is respected.
 fn test_threads() -> String {
     let said = std::env::var("RUST_TEST_THREADS").ok();
-    said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).to_string())
+    said.unwrap_or_else(|| (std::thread::available_parallelism().map_or(1, usize::from) + 1).to_string())
 }
 
 /// Runs the tests of the workspace while the wheel of Python is built, and then those of Python.

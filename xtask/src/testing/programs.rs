@@ -1,8 +1,7 @@
-//! The workspace's test programs, run side by side.
+//! The workspace's test programs, run by us.
 //!
-//! `cargo test` runs one program after the other, and many end with a test that waits for a lease, a mount or a
-//! disk while the processors idle. So cargo builds the programs and says where they are ([`workspace`]), and
-//! [`run`] keeps some of them running. A program gets the directory and the variables that cargo would give it.
+//! `cargo test` can run nothing beside its programs. So cargo builds them and says where they are ([`workspace`]), and
+//! [`run`] keeps [`LANES`] of them running, while the caller does something else. A program gets the directory and the variables that cargo would give it.
 //! What it writes goes into a file of its own below `target/testing`, and is handed on when it has ended, so that no
 //! two are mixed. It is no pipe: a process that a test left behind would hold the run by its end of it.
 //!
@@ -20,8 +19,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Programs that run at the same time. Each runs several tests at once itself.
-const LANES: usize = 2;
+/// Programs that run at the same time. Each runs several tests at once itself. Two are a little faster, but tests of
+/// one program then disturb those of another: by `sync`, and by taking a loop device that has just become free.
+const LANES: usize = 1;
 
 /// Packages whose tests take longest: what begins first is not left alone at the end.
 const LONGEST: [&str; 3] = ["hectare-cli", "hectare-engine", "hectare-fuse"];
