@@ -8,15 +8,15 @@
 //! of the schedule explorers, which need the crate built with an explorer's locks in the place of the real
 //! ones ([`EXPLORERS`]). The wheel of Python is built while they run.
 
-mod programs;
-
 use crate::python::{self, Compared};
 use crate::steps::{cargo, quiet, shown, target_folder};
 use crate::{features, published, setup, tidy};
 use hectare_oracle::skip::{self, Extent, LOG, Record};
-use programs::{Ended, Job};
+use hectare_oracle::tool::line_of;
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 /// Why the advisory database was not checked.
 const NO_DENY: &str = "cargo-deny is not installed; tidy has looked at licences, sources and bans";
@@ -27,6 +27,8 @@ struct Tally {
     passed: usize,
     failed: Vec<String>,
     skipped: BTreeSet<(String, String)>,
+    /// Test programs that have begun and not ended.
+    running: usize,
 }
 
 /// Runs everything; returns whether nothing failed.
@@ -54,9 +56,17 @@ pub(crate) fn run() -> bool {
     }
     let log = target_folder().join("skips.log");
     let _ = std::fs::remove_file(&log); // absent at first; a test that can't append to it fails by itself
-    match programs::workspace() {
-        Some(programs) => all_tests(&mut tally, programs, &log),
-        None => tally.fail("the tests can't be built"),
+    let prepared = std::thread::scope(|scope| {
+        let prepared = scope.spawn(python::prepared);
+        tests(&mut tally, &["--workspace", "--no-fail-fast"], &log);
+        for explorer in EXPLORERS {
+            tests(&mut tally, explorer, &log);
+        }
+        prepared.join()
+    });
+    match prepared {
+        Ok(prepared) => tally.take_python(python::outcome(prepared, built_by_tests())),
+        Err(_) => tally.fail("python: its wheel can't be built"),
     }
     let records = skip::parse(&std::fs::read_to_string(&log).unwrap_or_default());
     tally.take_skips(&records);
@@ -87,39 +97,36 @@ fn test_threads() -> String {
     said.unwrap_or_else(|| (std::thread::available_parallelism().map_or(1, usize::from) + 1).to_string())
 }
 
-/// Runs the tests of the workspace while the wheel of Python is built, and then those of Python.
-fn all_tests(tally: &mut Tally, programs: Vec<Job>, log: &Path) {
-    let prepared = std::thread::scope(|scope| {
-        let wheel = scope.spawn(python::prepared);
-        tests(tally, programs, log);
-        wheel.join()
-    });
-    let built = target_folder().join("debug");
-    let compared = Compared {
-        command: Some(built.join("hectare")),
-        c_library: Some(built.join("deps/libhectare_c.so")),
-    };
-    match prepared {
-        Ok(prepared) => tally.take_python(python::outcome(prepared, compared)),
-        Err(_) => tally.fail("python: its wheel can't be built"),
-    }
+/// The command and the library for C that the tests of the workspace have built.
+fn built_by_tests() -> Compared {
+    let folder = target_folder().join("debug");
+    Compared { command: Some(folder.join("hectare")), c_library: Some(folder.join("deps/libhectare_c.so")) }
 }
 
-/// Runs test programs, and what cargo has to run itself.
-fn tests(tally: &mut Tally, mut jobs: Vec<Job>, log: &Path) {
-    let by_cargo = |name: String, args: &[&str]| {
-        let mut command = cargo();
-        command.arg("test").args(args);
-        Job { name, command }
+/// Runs `cargo test` with these arguments.
+fn tests(tally: &mut Tally, args: &[&str], log: &Path) {
+    let failed_before = tally.failed.len();
+    let mut command = cargo();
+    command
+        .arg("test")
+        .args(args)
+        .env(LOG, log)
+        .env("RUST_TEST_THREADS", test_threads())
+        .stdout(Stdio::piped());
+    println!("\n$ {}", line_of(&command));
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return tally.fail(&format!("cargo test did not start: {error}")),
     };
-    jobs.push(by_cargo("the examples of the docs".to_owned(), &["--workspace", "--doc", "--no-fail-fast"]));
-    jobs.extend(EXPLORERS.map(|args| by_cargo(format!("cargo test {}", args.join(" ")), args)));
-    for job in &mut jobs {
-        job.command.env(LOG, log).env("RUST_TEST_THREADS", test_threads());
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            tally.read_line(&line);
+        }
     }
-    if let Err(error) = programs::run(jobs, |ended| tally.take(&ended)) {
-        tally.fail(&format!("the tests can't be run: {error}"));
-    }
+    let succeeded = child.wait().is_ok_and(|status| status.success());
+    tally.finish(succeeded, failed_before);
 }
 
 impl Tally {
@@ -139,24 +146,26 @@ impl Tally {
         self.skipped.insert((name.to_owned(), reason.to_owned()));
     }
 
-    /// Takes what a program said. Nothing may hide: neither that it died, nor that it was never built.
-    fn take(&mut self, ended: &Ended) {
-        println!("\n{} ({:.1} s)\n{}", ended.name, ended.took.as_secs_f64(), ended.output);
-        let failed_before = self.failed.len();
-        let lines = || ended.output.lines();
-        lines().for_each(|line| self.read_line(line));
-        let begun = lines().filter(|line| is_begin(line)).count();
-        let finished = lines().filter(|line| line.starts_with("test result: ")).count();
-        match &ended.failure {
-            Some(reason) if begun > finished || self.failed.len() == failed_before => {
-                self.fail(&format!("{}: {reason}", ended.name));
-            }
-            _ => {}
+    /// Nothing may hide behind another failure: neither a program that died nor one that was never built.
+    /// `failed_before` checks had failed when this `cargo test` began.
+    fn finish(&mut self, succeeded: bool, failed_before: usize) {
+        let died = std::mem::take(&mut self.running);
+        if died > 0 {
+            self.fail(&format!("{died} test programs died in the middle"));
+        }
+        if !succeeded && !self.failed.iter().skip(failed_before).any(|name| name.starts_with("test ")) {
+            self.fail("cargo test did not come to its end");
         }
     }
 
-    /// Takes one line of the harness: `test NAME ... ok|FAILED|ignored[, REASON]`.
+    /// Takes one line of the harness: `running N tests`, `test result: ...`, or `test NAME ...
+    /// ok|FAILED|ignored[, REASON]`.
     fn read_line(&mut self, line: &str) {
+        if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
+            self.running += 1;
+        } else if line.starts_with("test result: ") {
+            self.running = self.running.saturating_sub(1);
+        }
         let Some((name, result)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... "))
         else {
             return;
@@ -200,15 +209,9 @@ impl Tally {
     }
 }
 
-/// Whether the harness begins to run tests: `running N tests`.
-fn is_begin(line: &str) -> bool {
-    line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn the_harness_and_the_skip_log_are_counted_once() {
@@ -226,21 +229,20 @@ test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured";
         tally.take_skips(&skip::parse(log));
         assert_eq!(tally.line(), "2 passed, 1 failed, 4 skipped");
         assert_eq!(tally.failed, ["test c"]);
+        tally.finish(false, 0);
+        assert_eq!(tally.failed, ["test c"]);
     }
 
     #[test]
     fn what_died_or_was_not_built_is_a_failure() {
-        let failed = |output: &str, failure: Option<&str>| {
-            let (name, output) = ("program".to_owned(), output.to_owned());
-            let mut tally = Tally::default();
-            tally.take(&Ended { name, output, failure: failure.map(str::to_owned), took: Duration::ZERO });
-            tally.failed
-        };
-        let (died, ended) = (Some("killed"), "running 1 test\ntest a ... FAILED\ntest result: FAILED");
-        assert_eq!(failed("running 2 tests\ntest a ... FAILED", died), ["test a", "program: killed"]);
-        assert_eq!(failed("running 2 tests\ntest a ... ok", died), ["program: killed"]);
-        assert_eq!(failed("error: could not compile", died), ["program: killed"]);
-        assert_eq!(failed(ended, died), ["test a"]);
-        assert_eq!(failed("running 0 tests\ntest result: ok", None), [""; 0]);
+        let mut died = Tally::default();
+        ["running 2 tests", "test a ... FAILED"].iter().for_each(|line| died.read_line(line));
+        died.finish(false, 0);
+        assert_eq!(died.failed.len(), 2);
+        died.finish(false, 2);
+        assert_eq!(died.failed.len(), 3, "an earlier failure hides nothing");
+        let mut unbuilt = Tally::default();
+        unbuilt.finish(false, 0);
+        assert_eq!(unbuilt.line(), "0 passed, 1 failed, 0 skipped");
     }
 }

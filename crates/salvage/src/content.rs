@@ -19,7 +19,7 @@ const PRIVATE: u16 = 0o700;
 /// The longest range that [`Salvage::read_ahead`] reads, in bytes.
 pub const AHEAD_MAX: u64 = SPAN_MAX;
 
-/// The unit in which inodes count, as a power of two.
+/// The unit in which inodes count, as a power of two of bytes.
 const SECTOR_SHIFT: u32 = 9;
 
 /// What a journal's own blocks begin with (`JBD2_MAGIC_NUMBER`, big-endian).
@@ -104,7 +104,7 @@ impl Salvage {
         let block = 1 << self.shift();
         let size = if inode.size > SIZE_MAX || inode.size + block <= end { end } else { inode.size };
         if size != inode.size {
-            self.doubt(node, format!("its size is {} bytes, and its blocks end at {size}", inode.size));
+            self.doubt_size(node, inode.size, size);
         }
         (size, Some(mapped))
     }
@@ -185,7 +185,7 @@ impl Salvage {
         // The hashes of fs-verity lie behind the end.
         let is_sealed = inode.flags.contains(InodeFlags::VERITY);
         if end > size.next_multiple_of(1 << shift) && !is_sealed {
-            self.doubt(node, format!("its size is {size} bytes, and its blocks end at {end}"));
+            self.doubt_size(node, size, end);
         }
         let features = self.volume.sb.features();
         // Clusters and values in inodes of their own count as well.
@@ -194,10 +194,14 @@ impl Salvage {
         }
         let found =
             map::blocks(&mapped.extents) + u64_of(mapped.nodes.len()) + u64::from(inode.file_acl.is_some());
-        let counted = inode.sectors << SECTOR_SHIFT >> shift;
+        let (counted, found) = (inode.sectors, found << (shift - SECTOR_SHIFT));
         if counted != found {
-            self.doubt(node, format!("it counts {counted} blocks, and {found} were found"));
+            self.doubt(node, format!("it counts {counted} sectors of 512 bytes, and {found} were found"));
         }
+    }
+
+    fn doubt_size(&self, node: usize, size: u64, end: u64) {
+        self.doubt(node, format!("its size is {size} bytes, and its blocks end at {end}"));
     }
 
     /// The content of a file that lies in its inode, as far as it is there.
