@@ -46,11 +46,11 @@ install-lib:
 		"$(DESTDIR)$(LIBDIR)/libhectare.so.0"
 	ln -sf libhectare.so.0 "$(DESTDIR)$(LIBDIR)/libhectare.so"
 	install -D -m 644 "$${CARGO_TARGET_DIR:-target}/release/libhectare_c.a" "$(DESTDIR)$(LIBDIR)/libhectare.a"
-	install -D -m 644 crates/capi/include/hectare.h "$(DESTDIR)$(PREFIX)/include/hectare.h"
+	install -D -m 644 crates/bind/capi/include/hectare.h "$(DESTDIR)$(PREFIX)/include/hectare.h"
 	install -d "$(DESTDIR)$(LIBDIR)/pkgconfig"
 	sed -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(PREFIX)/include|' \
 		-e "s|@VERSION@|$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)|" \
-		crates/capi/hectare.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/hectare.pc"
+		crates/bind/capi/hectare.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/hectare.pc"
 
 fmt:
 	cargo fmt --all

@@ -23,7 +23,7 @@ use syn::{
 
 /// The directory of a crate, and its snapshot.
 const SNAPSHOTS: [(&str, &str); 2] =
-    [("crates/device", "docs/api/hectare-device.txt"), ("crates/hectare", "docs/api/hectare.txt")];
+    [("crates/base/device", "docs/api/hectare-device.txt"), ("crates/hectare", "docs/api/hectare.txt")];
 
 /// What differs from a snapshot.
 pub(crate) struct Drift {

@@ -14,7 +14,7 @@
 //! reason; `HECTARE_REQUIRE_ALL=1` makes that a failure.
 
 #[allow(clippy::unwrap_used)] // tests of devices, which panic
-#[path = "../../crates/nbd/tests/nbd/behaviour.rs"]
+#[path = "../../crates/remote/nbd/tests/nbd/behaviour.rs"]
 mod behaviour;
 mod cluster;
 mod crashes;

@@ -1,16 +1,16 @@
 //! Fuzzing: `cargo xtask fuzz [TARGET ...|all] [--seconds N]` builds the targets and runs them, a line for
 //! each.
 //!
-//! The targets are the programs of the package in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`,
+//! The targets are the programs of the package in `workshop/fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`,
 //! which compiles it: a C++ compiler is needed). Coverage comes from flags that the stable compiler takes, so
 //! neither a nightly toolchain nor a tool to install is needed, and no sanitizer: the findings are panics,
-//! hangs (10 s) and amplification (`fuzz/src/measure.rs`), see `docs/fuzzing.md`.
+//! hangs (10 s) and amplification (`workshop/fuzz/src/measure.rs`), see `docs/fuzzing.md`.
 //!
 //! After a target that writes has run, e2fsck checks the resulting volumes of its undamaged inputs (see
 //! [`kept`]). `cargo
 //! xtask fuzz bases` makes the base volumes of inputs anew (see [`bases`]). Interesting inputs are in
-//! `fuzz/corpus`, failing ones in `fuzz/artifacts`; git ignores both. `cargo xtask fuzz keep` adds some of
-//! the former to those of `fuzz/kept` (see [`corpus`]).
+//! `workshop/fuzz/corpus`, failing ones in `workshop/fuzz/artifacts`; git ignores both. `cargo xtask fuzz keep` adds some of
+//! the former to those of `workshop/fuzz/kept` (see [`corpus`]).
 
 mod bases;
 mod corpus;
@@ -162,8 +162,10 @@ fn host() -> Option<String> {
 }
 
 fn fuzz(folder: &Path, target: &str, seconds: u64) -> std::io::Result<Outcome> {
-    let (corpus, artifacts) =
-        (root().join("fuzz/corpus").join(target), root().join("fuzz/artifacts").join(target));
+    let (corpus, artifacts) = (
+        root().join("workshop/fuzz/corpus").join(target),
+        root().join("workshop/fuzz/artifacts").join(target),
+    );
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
     corpus::plant(target, &corpus)?;
@@ -175,7 +177,7 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> std::io::Result<Outcome> {
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={INPUT_MAX}"))
         .args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-reload=0", "-len_control=10"])
-        .arg(format!("-dict={}", root().join("fuzz/words.dict").display()))
+        .arg(format!("-dict={}", root().join("workshop/fuzz/words.dict").display()))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg(&corpus)
         .stdin(Stdio::null())
@@ -208,12 +210,12 @@ fn limited(program: &Path) -> Command {
 
 /// The inputs of a target that are kept.
 fn corpus_of(target: &str) -> PathBuf {
-    root().join("fuzz/corpus").join(target)
+    root().join("workshop/fuzz/corpus").join(target)
 }
 
 /// Where the inputs that failed are put.
 fn artifacts_of(target: &str) -> PathBuf {
-    root().join("fuzz/artifacts").join(target)
+    root().join("workshop/fuzz/artifacts").join(target)
 }
 
 fn files(folder: &Path) -> usize {
@@ -256,9 +258,12 @@ mod tests {
 
     #[test]
     fn every_target_has_its_program_its_kept_inputs_and_its_test() {
-        let smoke = fs::read_to_string(root().join("fuzz/tests/smoke.rs")).unwrap();
+        let smoke = fs::read_to_string(root().join("workshop/fuzz/tests/smoke.rs")).unwrap();
         for target in TARGETS {
-            assert!(root().join("fuzz/src/bin").join(target).with_extension("rs").is_file(), "{target}");
+            assert!(
+                root().join("workshop/fuzz/src/bin").join(target).with_extension("rs").is_file(),
+                "{target}"
+            );
             assert!(corpus::file_of(target).is_file(), "{target}");
             assert!(smoke.contains(&format!("\n    {target},\n")), "{target}");
         }

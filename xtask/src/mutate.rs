@@ -41,7 +41,7 @@ struct Mutation {
 /// The timeout for a test that a mutation makes hang.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The crate.
-const ALLOC: &str = "crates/alloc";
+const ALLOC: &str = "crates/core/alloc";
 
 /// The outcome of a mutation.
 enum Outcome {

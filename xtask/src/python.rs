@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the package is.
-const FOLDER: &str = "bindings/python";
+const FOLDER: &str = "crates/bind/python";
 /// The first version of Python that the wheel is for, as `sys.version_info` has it.
 const OLDEST: &str = "(3, 11)";
 /// Names the command `hectare` that the tests compare with; one is built if it is not set.

@@ -7,7 +7,7 @@
 //! | `thread` | the same, with a standard library that is instrumented too, which needs `rust-src` |
 //! | `miri` | the unit tests of the crates below whose `unsafe` code Miri can run |
 //!
-//! The programs are those of `crates/capi/tests/programs`, on images that this job makes. They need a nightly
+//! The programs are those of `crates/bind/capi/tests/programs`, on images that this job makes. They need a nightly
 //! toolchain; what the machine lacks is skipped, by name. Everything is built in `target/sanitize`, which is
 //! removed afterwards: it has a gigabyte or two.
 //!
@@ -107,7 +107,7 @@ fn sanitized(sysroot: &Path, name: &str) -> Result<Option<String>, String> {
     let scratch = crate::scratch::Scratch::new(Path::new("/dev/shm"), "hectare-sanitize")?;
     let compiled = |program: &str| -> Result<PathBuf, String> {
         let made = scratch.path().join(program);
-        let capi = root().join("crates/capi");
+        let capi = root().join("crates/bind/capi");
         let mut gcc = Command::new("gcc");
         gcc.args(["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer"]);
         gcc.arg(format!("-fsanitize={name}")).arg("-I").arg(capi.join("include")).arg("-c").arg("-o");

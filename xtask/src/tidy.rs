@@ -81,7 +81,7 @@ struct Source {
 impl Source {
     fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         let (path, text) = (path.into(), text.into());
-        let folders = ["/tests/", "/benches/", "/fuzz/"];
+        let folders = ["/tests/", "/benches/", "workshop/fuzz/"];
         let is_test = folders.iter().any(|f| path.contains(f)) || path.ends_with("tests.rs");
         Self { path, text, is_test }
     }
@@ -94,13 +94,16 @@ impl Source {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The crate's directory name: "units" of "crates/units/src/lib.rs".
+    /// The crate's directory: "crates/base/units" of "crates/base/units/src/lib.rs".
+    fn crate_folder(&self) -> &str {
+        let inner = ["/src/", "/tests/", "/benches/", "/examples/"];
+        let end = inner.iter().filter_map(|folder| self.path.find(folder)).min();
+        &self.path[..end.unwrap_or(0)]
+    }
+
+    /// The name of the crate's directory: "units" of "crates/base/units/src/lib.rs".
     fn crate_name(&self) -> &str {
-        let mut parts = self.path.split('/');
-        match parts.next() {
-            Some("crates") => parts.next().unwrap_or_default(),
-            other => other.unwrap_or_default(),
-        }
+        self.crate_folder().rsplit('/').next().unwrap_or_default()
     }
 
     /// Lines with their numbers, from 1.
@@ -216,7 +219,7 @@ fn collect(folder: &Path, sources: &mut Vec<Source>) {
 
 /// Directories that git ignores, too.
 fn is_generated(folder: &Path) -> bool {
-    let generated = ["target", "out", "fuzz/corpus", "fuzz/artifacts"];
+    let generated = ["target", "out", "workshop/fuzz/corpus", "workshop/fuzz/artifacts"];
     generated.iter().any(|name| folder == root().join(name)) || folder.join("CACHEDIR.TAG").exists()
 }
 
@@ -255,7 +258,8 @@ mod tests {
     #[test]
     fn the_repository_was_read() {
         let sources = sources();
-        for path in ["xtask/src/tidy.rs", "crates/units/src/lib.rs", "Cargo.toml", "Makefile", ".ci/run"] {
+        for path in ["xtask/src/tidy.rs", "crates/base/units/src/lib.rs", "Cargo.toml", "Makefile", ".ci/run"]
+        {
             assert!(sources.iter().any(|s| s.path == path), "{path}");
         }
         assert!(!sources.iter().any(|s| s.path.starts_with("target/")));

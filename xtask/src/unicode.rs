@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Where the table is kept.
-pub(crate) const TABLE: &str = "crates/ext4/src/casefold/unicode_12_1.txt";
+pub(crate) const TABLE: &str = "crates/format/ext4/src/casefold/unicode_12_1.txt";
 /// Where Debian keeps the standard's files.
 pub(crate) const STANDARD: &str = "/usr/share/unicode";
 /// The version of the table.

@@ -2,7 +2,7 @@
 //! [--seconds S] [--only BYTES]`.
 //!
 //! A file of 64 MiB in an image in memory, read at random by one thread, in pieces of 64, 512 and 4,096 bytes.
-//! The programs are `crates/capi/examples/small_reads.c` (compiled by gcc, against the shared library) and
+//! The programs are `crates/bind/capi/examples/small_reads.c` (compiled by gcc, against the shared library) and
 //! `small_reads.rs`, both optimised. They take turns, the order alternates, and the median of the pairs' ratios
 //! counts. The goal is 0.95: what the border costs (a handle looked up, a panic caught) is less than a twentieth
 //! of a read.
@@ -80,7 +80,7 @@ fn compare(options: &Options) -> Result<(), String> {
 
 /// The program in C, and the library beside it.
 fn in_c(folder: &Path) -> Result<PathBuf, String> {
-    let (capi, program) = (root().join("crates/capi"), folder.join("small_reads"));
+    let (capi, program) = (root().join("crates/bind/capi"), folder.join("small_reads"));
     let placed = fs::copy(target_folder().join("release/libhectare_c.so"), folder.join("libhectare.so.0"));
     placed.map_err(|error| error.to_string())?;
     symlink("libhectare.so.0", folder.join("libhectare.so")).map_err(|error| error.to_string())?;

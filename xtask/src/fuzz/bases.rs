@@ -104,7 +104,7 @@ fn one(work: &Path, base: &(&str, &str, &str, &[&str], bool)) -> io::Result<()> 
     shown(e2fsck.stdout(Stdio::null()));
     run(need("e2fsck")?.args(["-fn"]).arg(&image).stdout(Stdio::null()))?;
     let packed = need("gzip")?.args(["-9", "-n", "-c"]).arg(&image).output()?;
-    let target = root().join("fuzz/bases").join(format!("{name}.img.gz"));
+    let target = root().join("workshop/fuzz/bases").join(format!("{name}.img.gz"));
     fs::write(&target, packed.stdout)
 }
 

@@ -18,7 +18,7 @@ const LEN_MAX: usize = 1024;
 
 /// Where the kept inputs of a target are.
 pub(super) fn file_of(target: &str) -> PathBuf {
-    root().join("fuzz/kept").join(target)
+    root().join("workshop/fuzz/kept").join(target)
 }
 
 /// Puts the kept inputs into an empty corpus.

@@ -179,7 +179,7 @@ impl List {
         let folder = library_folder(self.family);
         self.link(format!("{folder}/libhectare.so"), "libhectare.so.0");
         self.copy(format!("{folder}/libhectare.a"), 0o644, &built.archive);
-        let interface = facts.sources.join("crates/capi");
+        let interface = facts.sources.join("crates/bind/capi");
         self.copy("usr/include/hectare.h", 0o644, interface.join("include/hectare.h"));
         let template = String::from_utf8_lossy(&read(&interface.join("hectare.pc.in"))?).into_owned();
         let text = template

@@ -333,7 +333,7 @@ fn program(facts: &Facts, chroot: &Chroot) -> Result<String, String> {
     config.env("PKG_CONFIG_SYSROOT_DIR", root).env("PKG_CONFIG_LIBDIR", libraries);
     let flags = output(config.args(["--cflags", "--libs", "hectare"]))?;
     let mut compiler = found("cc")?;
-    compiler.arg(facts.sources.join("crates/capi/examples/list.c")).arg("-o").arg(root.join("tmp/list"));
+    compiler.arg(facts.sources.join("crates/bind/capi/examples/list.c")).arg("-o").arg(root.join("tmp/list"));
     step(compiler.args(flags.split_whitespace()))?;
     let said = chroot.sh(
         "cd /tmp\nmkdir tree\necho content > tree/file\nhectare build --from tree disk.img >/dev/null\n\

@@ -54,7 +54,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         ],
     ),
     (
-        "cli",
+        "hectare-cli",
         &[
             &[
                 "batch",
@@ -199,6 +199,8 @@ type Arrows = BTreeMap<String, BTreeSet<String>>;
 /// What is known of one crate.
 struct Krate {
     name: String,
+    /// Its directory, from the workspace's.
+    folder: String,
     arrows: Arrows,
     modules: usize,
 }
@@ -208,7 +210,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for krate in krates(sources) {
         for (from, to) in upward(&krate) {
-            let file = format!("crates/{}/src", krate.name);
+            let file = format!("{}/src", krate.folder);
             let message = format!("{from} uses {to}, which is on a higher floor (xtask/src/tidy/floors.rs)");
             findings.push(Finding { file, line: 1, severity: Severity::Error, message });
         }
@@ -239,12 +241,10 @@ pub(super) fn table(sources: &[Source]) -> Vec<String> {
 
 fn krates(sources: &[Source]) -> Vec<Krate> {
     let mut by_crate: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
-    for source in sources.iter().filter(|s| s.is_rust() && s.path.starts_with("crates/")) {
-        if source.path.contains("/src/") && !source.is_test {
-            by_crate.entry(source.crate_name()).or_default().push(source);
-        }
+    for source in sources.iter().filter(|s| s.is_rust() && !s.is_test && s.path.contains("/src/")) {
+        by_crate.entry(source.crate_folder()).or_default().push(source);
     }
-    by_crate.into_iter().map(|(name, sources)| krate(name, &sources)).collect()
+    by_crate.into_iter().map(|(folder, sources)| krate(folder, &sources)).collect()
 }
 
 /// A file as far as it is looked at.
@@ -254,7 +254,8 @@ struct File {
     code: String,
 }
 
-fn krate(name: &str, sources: &[&Source]) -> Krate {
+fn krate(folder: &str, sources: &[&Source]) -> Krate {
+    let name = folder.rsplit('/').next().unwrap_or_default();
     let files: Vec<File> = sources.iter().map(|source| file(source)).collect();
     let roots: BTreeSet<&str> = files.iter().filter_map(|f| f.path.first().map(String::as_str)).collect();
     let root_code: String = files.iter().filter(|f| f.path.is_empty()).map(|f| f.code.as_str()).collect();
@@ -294,7 +295,7 @@ fn krate(name: &str, sources: &[&Source]) -> Krate {
             arrows.entry(from).or_default().insert(to);
         }
     }
-    Krate { name: name.to_owned(), arrows, modules: modules.len() }
+    Krate { name: name.to_owned(), folder: folder.to_owned(), arrows, modules: modules.len() }
 }
 
 /// Whether one is the other, or its parent: those may use each other.
@@ -498,7 +499,8 @@ mod tests {
     fn an_arrow_to_a_higher_floor_is_an_error() {
         let found = |report: &str| {
             let files = [("report", report), ("shared", "use crate::report::Report;\n")];
-            let sources = files.map(|(name, text)| source(&format!("crates/monitor/src/{name}.rs"), text));
+            let sources =
+                files.map(|(name, text)| source(&format!("crates/mount/monitor/src/{name}.rs"), text));
             check(&sources).into_iter().map(|finding| finding.message).collect::<Vec<_>>()
         };
         assert!(found("use crate::history::Sample;\n").is_empty());
@@ -514,7 +516,8 @@ mod tests {
             let volume = "pub struct Volume {\n}\nimpl Volume {\n    pub fn sync(&self) {\n    }\n}\n";
             let read = format!("fn read(state: &State, volume: &Volume) {{\n    {call};\n}}\n");
             let files = [("state", state), ("volume", volume), ("data/read", &read)];
-            let sources = files.map(|(name, text)| source(&format!("crates/engine/src/{name}.rs"), text));
+            let sources =
+                files.map(|(name, text)| source(&format!("crates/core/engine/src/{name}.rs"), text));
             check(&sources).into_iter().map(|finding| finding.message).collect::<Vec<_>>()
         };
         assert!(found("state.now()").is_empty());
