@@ -11,7 +11,7 @@
 //! Hazard: what macros of the crate itself make is not seen, only that they are called. Nor is what follows from
 //! private fields (`Send` and `Sync`), which tests of these crates assert.
 
-use crate::steps::root;
+use hectare_tools::steps::root;
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -4,8 +4,8 @@
 //! outside `out/` is written, and no step needs root.
 
 use crate::setup;
-use crate::steps::{cargo, root, shown, target_folder};
-use hectare_oracle::tool;
+use hectare_tools::steps::{cargo, root, shown, target_folder};
+use hectare_tools::tool;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

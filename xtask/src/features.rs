@@ -3,7 +3,7 @@
 //! `cargo xtask features` checks the sets one by one; `tidy` only counts what a reader depends on, which costs
 //! nothing.
 
-use crate::steps::{cargo, quiet, shown};
+use hectare_tools::steps::{cargo, quiet, shown};
 use std::collections::BTreeSet;
 
 /// The sets that are checked: those that users are likely to ask for, and each feature in one of them.

@@ -4,9 +4,9 @@
 //! with that very toolchain, which rustup brings; a newer one proves nothing. Its build is thrown away: it
 //! shares nothing with that of the usual toolchain.
 
-use crate::ended::Ended;
-use crate::scratch::Scratch;
-use crate::steps::{other_cargo, quiet, root, shown, target_folder};
+use hectare_tools::ended::Ended;
+use hectare_tools::job_folder::Scratch;
+use hectare_tools::steps::{other_cargo, quiet, root, shown, target_folder};
 use std::fs;
 use std::process::Command;
 

@@ -12,7 +12,7 @@
 
 mod list;
 
-use crate::steps::{cargo, root, target_folder, understood, went_well};
+use hectare_tools::steps::{cargo, root, target_folder, understood, went_well};
 use list::MUTATIONS;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -205,7 +205,7 @@ impl Mutation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hectare_lab::Mechanism;
+    use hectare_alloc::Mechanism;
     use std::collections::HashSet;
 
     fn read(path: &str) -> String {

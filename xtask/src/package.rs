@@ -31,12 +31,12 @@ mod rpm;
 mod stage;
 mod trial;
 
-use crate::ended::Ended;
-use crate::scratch::Scratch;
 use crate::setup;
-use crate::steps::{cargo, metadata, quiet, root, target_folder, understood, went_well};
 use build::Built;
-use hectare_oracle::tool::{need, run as heard};
+use hectare_tools::ended::Ended;
+use hectare_tools::job_folder::Scratch;
+use hectare_tools::steps::{cargo, metadata, quiet, root, target_folder, understood, went_well};
+use hectare_tools::tool::{need, run as heard};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -213,8 +213,8 @@ fn same(files: &[PathBuf], again: &[PathBuf]) -> Result<(), Ended> {
 
 /// Runs a command visibly; that it failed is an error.
 fn step(command: &mut Command) -> Result<(), String> {
-    let line = hectare_oracle::tool::line_of(command);
-    crate::steps::shown(command).then_some(()).ok_or(format!("failed: {line}"))
+    let line = hectare_tools::tool::line_of(command);
+    hectare_tools::steps::shown(command).then_some(()).ok_or(format!("failed: {line}"))
 }
 
 /// What a command prints.

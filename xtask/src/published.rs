@@ -6,8 +6,8 @@
 //!
 //! What can be seen in the manifests alone is checked by `tidy`, always ([`complaints`]).
 
-use crate::steps::{cargo, quiet, root, shown, target_folder};
-use crate::workspace::{Package, packages};
+use hectare_tools::steps::{cargo, quiet, root, shown, target_folder};
+use hectare_tools::workspace::{Package, packages};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -157,7 +157,7 @@ fn complaints_about(package: &Package, published: &BTreeSet<String>) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::Dependency;
+    use hectare_tools::workspace::Dependency;
 
     #[test]
     fn what_a_registry_would_refuse_is_named() {

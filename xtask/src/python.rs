@@ -1,25 +1,30 @@
-//! `cargo xtask python`: the tests of the Python package, on the wheel that users would install.
+//! The tests of the Python package.
 //!
-//! It makes a new environment in `target/python`, builds the wheel there by maturin, installs both and runs
-//! pytest. What the machine lacks (an interpreter, maturin, pandas) is skipped, by name and counted:
-//! [`Outcome`] has what `make test` adds to its totals. The wheel of the tests is not optimised.
+//! `make test` runs pytest on the module that the workspace's build has made: it is laid beside the package's Python
+//! files, as an installation has them ([`staged`]). `cargo xtask python` does the same on the wheel that users would
+//! install, built by maturin: minutes, so it is a job of its own, and `make hunt` runs it.
+//!
+//! The environment is kept in `target/python`. What the machine lacks (an interpreter, pandas) is skipped, by name and
+//! counted: [`Outcome`] has what `make test` adds to its totals.
 //!
 //! pytest writes its outcomes into a file, a line each (`tests/conftest.py`): nothing is read from its
 //! screen.
 //!
 //! `cargo xtask python bench` builds an optimised wheel instead, and runs `bench_read.py` on it.
 
-use crate::steps::{built_command, cargo, quiet, root, shown, target_folder, went_well};
+use hectare_tools::steps::{built_command, cargo, quiet, root, shown, target_folder, went_well};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the package is.
 const FOLDER: &str = "crates/bind/python";
+/// As in `pyproject.toml`.
+const ENTRY_POINTS: &str = "[fsspec.specs]\next4 = hectare.fsspec:Ext4FileSystem\n";
 /// The first version of Python that the wheel is for, as `sys.version_info` has it.
 const OLDEST: &str = "(3, 11)";
-/// Names the command `hectare` that the tests compare with; one is built if it is not set.
+/// Names the command `hectare` that the tests compare with.
 const COMMAND: &str = "HECTARE_COMMAND";
-/// Names the library for C that the tests compare with; one is built if it is not set.
+/// Names the library for C that the tests compare with.
 const C_LIBRARY: &str = "HECTARE_C_LIBRARY";
 
 /// What the tests gave.
@@ -35,7 +40,7 @@ pub(crate) struct Outcome {
 
 /// Runs the tests; returns whether none failed.
 pub(crate) fn run() -> bool {
-    let outcome = outcome(prepared(), Compared::default());
+    let outcome = on_the_wheel().unwrap_or_else(|outcome| outcome);
     for (name, reason) in &outcome.skipped {
         println!("skipped {name}: {reason}");
     }
@@ -50,7 +55,7 @@ pub(crate) fn run() -> bool {
 /// Builds an optimised wheel and measures how fast it reads; `words` are the program's. Returns whether it
 /// met its goal.
 pub(crate) fn bench(words: &[&str]) -> bool {
-    let measured = environment().and_then(|environment| {
+    let measured = environment(&["maturin>=1.9.4,<2"]).and_then(|environment| {
         let wheel = wheel(&environment, "release")?;
         if !installed(&environment, &wheel) {
             return Err("the wheel can't be installed".to_owned());
@@ -62,37 +67,76 @@ pub(crate) fn bench(words: &[&str]) -> bool {
     went_well("python bench", measured)
 }
 
-/// What the tests need: an environment with the tools, and the wheel.
-pub(crate) struct Prepared {
-    environment: PathBuf,
-    wheel: PathBuf,
-}
-
-/// What the tests compare the package with. What is `None` is built; a variable of the environment goes first.
-#[derive(Default)]
+/// What has been built, and the tests run with.
 pub(crate) struct Compared {
     /// The command `hectare`.
-    pub(crate) command: Option<PathBuf>,
+    pub(crate) command: PathBuf,
     /// The shared library for C.
-    pub(crate) c_library: Option<PathBuf>,
+    pub(crate) c_library: PathBuf,
+    /// The package's module.
+    pub(crate) module: PathBuf,
 }
 
-/// Makes the environment and builds the wheel; else the outcome is settled. It writes to nothing that the tests of
-/// the workspace use, and may run beside them.
-pub(crate) fn prepared() -> Result<Prepared, Outcome> {
-    let environment = environment().map_err(|reason| skipped_whole(&reason))?;
-    match wheel(&environment, "dev") {
-        Ok(wheel) => Ok(Prepared { environment, wheel }),
-        Err(failed) => Err(Outcome { failed: vec![format!("python: {failed}")], ..Outcome::default() }),
+/// Runs the tests on the module.
+pub(crate) fn outcome(compared: &Compared) -> Outcome {
+    let environment = match environment(&["pytest"]) {
+        Ok(environment) => environment,
+        Err(reason) => return skipped_whole(&reason),
+    };
+    match staged(&environment, &compared.module) {
+        Ok(package) => tested(&environment, Some(&package), compared),
+        Err(reason) => failed(reason),
     }
 }
 
-/// Runs the tests.
-pub(crate) fn outcome(prepared: Result<Prepared, Outcome>, compared: Compared) -> Outcome {
-    match prepared {
-        Ok(Prepared { environment, wheel }) => tested(&environment, &wheel, compared),
-        Err(outcome) => outcome,
+/// Runs the tests on the wheel.
+fn on_the_wheel() -> Result<Outcome, Outcome> {
+    let environment =
+        environment(&["maturin>=1.9.4,<2", "pytest"]).map_err(|reason| skipped_whole(&reason))?;
+    let wheel = wheel(&environment, "dev").map_err(failed)?;
+    if !installed(&environment, &wheel) {
+        return Err(failed("the wheel can't be installed".to_owned()));
     }
+    let command = built_command().ok_or_else(|| failed("the command can't be built".to_owned()))?;
+    let c_library = built_c_library().ok_or_else(|| failed("the library for C can't be built".to_owned()))?;
+    Ok(tested(&environment, None, &Compared { command, c_library, module: PathBuf::new() }))
+}
+
+fn failed(reason: String) -> Outcome {
+    Outcome { failed: vec![format!("python: {reason}")], ..Outcome::default() }
+}
+
+/// Lays the package out as an installation has it: its Python files, the module beside them, and what names its
+/// version and its entry points.
+fn staged(environment: &Path, module: &Path) -> Result<PathBuf, String> {
+    let package = environment.join("package");
+    let _ = std::fs::remove_dir_all(&package); // absent at first
+    let told = |error: std::io::Error| format!("{}: {error}", package.display());
+    let (code, about) = (package.join("hectare"), package.join("hectare-0.dist-info"));
+    for folder in [&code, &about] {
+        std::fs::create_dir_all(folder).map_err(told)?;
+    }
+    let sources = root().join(FOLDER).join("python/hectare");
+    for file in
+        std::fs::read_dir(&sources).map_err(|error| format!("{}: {error}", sources.display()))?.flatten()
+    {
+        if file.path().is_file() {
+            std::fs::copy(file.path(), code.join(file.file_name())).map_err(told)?;
+        }
+    }
+    std::fs::copy(module, code.join("_native.abi3.so"))
+        .map_err(|error| format!("{}: {error}", module.display()))?;
+    let version = version().ok_or("the workspace has no version")?;
+    let metadata = format!("Metadata-Version: 2.1\nName: hectare\nVersion: {version}\n");
+    std::fs::write(about.join("METADATA"), metadata).map_err(told)?;
+    std::fs::write(about.join("entry_points.txt"), ENTRY_POINTS).map_err(told)?;
+    Ok(package)
+}
+
+/// The version of the package.
+fn version() -> Option<String> {
+    let all = hectare_tools::workspace::packages()?;
+    Some(all.into_iter().find(|package| package.name == "hectare-python")?.version)
 }
 
 fn skipped_whole(reason: &str) -> Outcome {
@@ -102,30 +146,34 @@ fn skipped_whole(reason: &str) -> Outcome {
 
 /// The same, with every skip a failure where all is required.
 fn required(mut outcome: Outcome) -> Outcome {
-    if !crate::ended::may_skip() {
+    if !hectare_tools::ended::may_skip() {
         let skipped = outcome.skipped.drain(..);
         outcome.failed.extend(skipped.map(|(name, reason)| format!("{name} would be skipped: {reason}")));
     }
     outcome
 }
 
-/// Makes the environment, with what builds the wheel and tests it; its folder, or what is missing.
-fn environment() -> Result<PathBuf, String> {
+/// The environment with these packages, made or completed; its folder, or what is missing.
+fn environment(packages: &[&str]) -> Result<PathBuf, String> {
     let version = format!("import sys; sys.exit(sys.version_info < {OLDEST})");
     if quiet(Command::new("python3").args(["-c", &version])).is_none() {
         return Err(format!("there is no python3, or one older than {OLDEST}"));
     }
     let folder = target_folder().join("python");
-    let _ = std::fs::remove_dir_all(&folder); // absent at first; venv would fail by itself
-    if !shown(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv"))) {
-        return Err("python3 -m venv fails: install python3-venv".to_owned());
+    let python = folder.join("venv/bin/python");
+    let is_sound = quiet(Command::new(&python).args(["-m", "pip", "--version"])).is_some();
+    if !is_sound {
+        let _ = std::fs::remove_dir_all(&folder); // absent at first; venv would fail by itself
+        if !shown(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv"))) {
+            return Err("python3 -m venv fails: install python3-venv".to_owned());
+        }
     }
     let install = |packages: &[&str]| {
-        let mut pip = Command::new(folder.join("venv/bin/pip"));
-        shown(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages))
+        let mut pip = Command::new(&python);
+        shown(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages))
     };
-    if !install(&["maturin>=1.9.4,<2", "pytest"]) {
-        return Err("maturin and pytest can't be installed by pip".to_owned());
+    if !install(packages) {
+        return Err(format!("pip can't install {}", packages.join(" ")));
     }
     // Tests that need one of these skip themselves.
     for optional in [&["fsspec"][..], &["pandas", "pyarrow"]] {
@@ -152,31 +200,20 @@ fn installed(environment: &Path, wheel: &Path) -> bool {
     shown(install.args(["install", "--quiet", "--disable-pip-version-check", "--no-deps"]).arg(wheel))
 }
 
-/// Installs the wheel and runs pytest on it, away from the sources.
-fn tested(environment: &Path, wheel: &Path, compared: Compared) -> Outcome {
-    if !installed(environment, wheel) {
-        return Outcome {
-            failed: vec!["python: the wheel can't be installed".to_owned()],
-            ..Outcome::default()
-        };
-    }
+/// Runs pytest, away from the sources, on the package in a folder or else on the one that is installed.
+fn tested(environment: &Path, package: Option<&Path>, compared: &Compared) -> Outcome {
     let records = environment.join("records");
+    let _ = std::fs::remove_file(&records); // absent at first
     let mut pytest = Command::new(environment.join("venv/bin/python"));
     pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(root().join(FOLDER).join("tests"));
     pytest
         .current_dir(environment)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("HECTARE_PYTEST_RECORDS", &records);
-    let compared = [
-        (COMMAND, compared.command, built_command as fn() -> Option<PathBuf>),
-        (C_LIBRARY, compared.c_library, built_c_library),
-    ];
-    for (variable, path, build) in compared {
-        if std::env::var_os(variable).is_none()
-            && let Some(path) = path.or_else(build)
-        {
-            pytest.env(variable, path);
-        }
+        .env("HECTARE_PYTEST_RECORDS", &records)
+        .env(COMMAND, &compared.command)
+        .env(C_LIBRARY, &compared.c_library);
+    if let Some(package) = package {
+        pytest.env("PYTHONPATH", package);
     }
     let succeeded = shown(&mut pytest);
     required(counted(&std::fs::read_to_string(&records).unwrap_or_default(), succeeded))

@@ -31,7 +31,7 @@ mod supply;
 mod text;
 mod words;
 
-use crate::steps::root;
+use hectare_tools::steps::root;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};

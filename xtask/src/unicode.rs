@@ -154,7 +154,7 @@ mod tests {
         let folder = Path::new(STANDARD);
         if !folder.join("UnicodeData.txt").exists() {
             let reason = "the package unicode-data is not installed";
-            hectare_oracle::skip!("unicode::the_table", reason);
+            hectare_tools::skip!("unicode::the_table", reason);
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let kept = fs::read_to_string(root.join(TABLE)).expect("the table is there");

@@ -9,7 +9,7 @@ pub(crate) fn long(time: Timestamp) -> String {
 }
 
 /// To the minute, for lists: `2026-11-20 15:16`.
-pub(crate) fn short(time: Timestamp) -> String {
+pub fn short(time: Timestamp) -> String {
     format(time, "%Y-%m-%d %H:%M")
 }
 

@@ -29,6 +29,7 @@ pub(crate) mod map;
 pub(crate) mod mkdir;
 pub(crate) mod mke2fs;
 pub(crate) mod mkfs;
+mod moved;
 pub(crate) mod mv;
 pub(crate) mod quota;
 pub(crate) mod repair;
@@ -105,6 +106,8 @@ pub(crate) enum Command {
     Serve(Box<serve::Arguments>),
     #[command(flatten)]
     ForLinux(for_linux::Command),
+    #[command(flatten)]
+    Moved(moved::Command),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
 }
@@ -179,6 +182,7 @@ impl Command {
             Self::Explain(arguments) => explain::run(&arguments),
             Self::Serve(arguments) => serve::run(&arguments),
             Self::ForLinux(command) => command.run(),
+            Self::Moved(command) => command.run(),
             Self::Completions(arguments) => completions::run(&arguments),
             Self::Manual(arguments) => manual::run(&arguments),
         }

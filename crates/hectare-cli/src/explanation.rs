@@ -58,7 +58,7 @@ pub(crate) fn how(explanation: &Explanation) -> String {
 }
 
 /// An explanation in lines: one request, or all added up and the last of them.
-pub(crate) fn lines(explanation: &Explanation, last: usize, detail: text::Detail) -> String {
+pub fn lines(explanation: &Explanation, last: usize, detail: text::Detail) -> String {
     let requests = &explanation.trace.requests;
     let mut lines = match requests.len() {
         1 => format!("policy {}\n", how(explanation)),

@@ -5,10 +5,11 @@
 //! [`Failure::Told`]. A closed standard output (`hectare ls ... | head`) is no failure at all.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 /// Why a command did not finish its work.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// One line to print.
     Line(String),
     /// Everything was reported already.
@@ -31,20 +32,29 @@ pub(crate) enum Failure {
 }
 
 /// What a command ends with.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     /// `what: reason`. Errors of devices begin with the name of the image already.
-    pub(crate) fn of(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
+    pub fn of(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
         let (what, reason) = (format!("{what}: "), reason.to_string());
         Self::Line(if reason.starts_with(&what) { reason } else { what + &reason })
     }
 }
 
+/// The name that lines on standard error begin with.
+static PROGRAM: OnceLock<&'static str> = OnceLock::new();
+
+/// Sets the name that lines on standard error begin with: `hectare` unless it is called.
+pub(crate) fn speak_as(program: &'static str) {
+    let _ = PROGRAM.set(program); // the first name stays
+}
+
 /// Prints one line on standard error. Nothing can be done if that fails.
-pub(crate) fn tell(line: impl fmt::Display) {
+pub fn tell(line: impl fmt::Display) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "hectare: {line}");
+    let program = PROGRAM.get().unwrap_or(&"hectare");
+    let _ = writeln!(std::io::stderr(), "{program}: {line}");
 }
 
 /// Counts what was left out, so that the command can end with the right code.

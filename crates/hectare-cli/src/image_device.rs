@@ -26,7 +26,7 @@ const MAGIC_AT: Bytes = Bytes::new(1024 + 0x38);
 
 /// Which processes a command locks out of a file or device that it opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hold {
+pub enum Hold {
     /// Everybody: it writes.
     Everybody,
     /// Writers: it reads.

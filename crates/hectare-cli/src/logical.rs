@@ -65,7 +65,7 @@ fn paths() -> &'static [PathBuf] {
 }
 
 /// The part of a disk that holds the volume: what is named, or else the disk, or the only ext volume in it.
-pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
+pub fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
     let disk = whole_device(path, part, hold)?;
     if part.is_whole() { volume_in(disk, path) } else { part.of(disk) }
 }

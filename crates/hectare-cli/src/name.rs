@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// The name as text on one line; of the address of an export without a password, which has no place there.
-pub(crate) fn shown(name: &[u8]) -> String {
+pub fn shown(name: &[u8]) -> String {
     if hectare_nbd::Address::is_meant(name) && name.contains(&b'@') {
         return hectare_nbd::Address::without_secrets(&escaped_or_plain(name));
     }
@@ -83,7 +83,7 @@ fn octal(text: &mut String, bytes: &[u8]) {
 
 /// A name in JSON.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct JsonName(pub(crate) Vec<u8>);
+pub struct JsonName(pub Vec<u8>);
 
 impl Serialize for JsonName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -10,35 +10,36 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
 
 /// Standard output. To be finished with [`Output::finish`], or buffered output may be lost unnoticed.
-pub(crate) struct Output {
+pub struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     terminal: bool,
 }
 
 impl Output {
-    pub(crate) fn new() -> Self {
+    /// Standard output.
+    pub fn new() -> Self {
         let stdout = std::io::stdout();
         let terminal = stdout.is_terminal();
         Self { writer: BufWriter::with_capacity(1 << 16, stdout.lock()), terminal }
     }
 
     /// Writes raw bytes.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Outcome {
+    pub fn bytes(&mut self, bytes: &[u8]) -> Outcome {
         self.writer.write_all(bytes).map_err(failed)
     }
 
     /// Writes a file name: quoted where it could disturb a terminal, else raw.
-    pub(crate) fn name(&mut self, name: &[u8]) -> Outcome {
+    pub fn name(&mut self, name: &[u8]) -> Outcome {
         if self.terminal { self.bytes(shown(name).as_bytes()) } else { self.bytes(name) }
     }
 
     /// Formats into the output; `write!` and `writeln!` come here.
-    pub(crate) fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) -> Outcome {
+    pub fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) -> Outcome {
         self.writer.write_fmt(arguments).map_err(failed)
     }
 
     /// Writes a value as JSON in which no character is hidden, and ends the output.
-    pub(crate) fn json(mut self, value: &impl Serialize) -> Outcome {
+    pub fn json(mut self, value: &impl Serialize) -> Outcome {
         let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of("JSON", error))?;
         self.bytes(inert(&text).as_bytes())?;
         self.bytes(b"\n")?;
@@ -47,7 +48,7 @@ impl Output {
 
     /// Likewise, but writes while it goes through the value, which may be larger than memory. If that fails
     /// on the way, the output is no JSON.
-    pub(crate) fn long_json(mut self, value: &impl Serialize) -> Outcome {
+    pub fn long_json(mut self, value: &impl Serialize) -> Outcome {
         let mut pieces = InertPieces { out: &mut self, failure: None };
         if let Err(error) = serde_json::to_writer_pretty(&mut pieces, value) {
             return Err(pieces.failure.unwrap_or_else(|| Failure::of("JSON", error)));
@@ -57,7 +58,7 @@ impl Output {
     }
 
     /// Flushes the output.
-    pub(crate) fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> Outcome {
         self.writer.flush().map_err(failed)
     }
 }
@@ -120,14 +121,14 @@ impl JsonArray {
 }
 
 /// Writes an output file named on the command line.
-pub(crate) fn write_file(path: &Path, content: &[u8]) -> Outcome {
+pub fn write_file(path: &Path, content: &[u8]) -> Outcome {
     check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
     std::fs::write(path, content)
         .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))
 }
 
 /// The system's message, without the error number.
-pub(crate) fn reason(error: &std::io::Error) -> String {
+pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The part of an image or disk that holds the volume.
 #[derive(clap::Args, Clone, Copy, PartialEq, Eq, Default)]
 #[command(next_help_heading = heading::PLACE)]
-pub(crate) struct Part {
+pub struct Part {
     /// The volume is in this partition of the image or disk (MBR or GPT): its number as in sda1, name or UUID
     #[arg(long, value_name = "N|NAME|UUID", conflicts_with = "offset", value_parser = parse_partition)]
     partition: Option<Named>,

@@ -6,7 +6,7 @@
 //! too. Lines about parts that were left out ([`LeftOut`](crate::failure::LeftOut)), and notes, come before
 //! it, as text.
 
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, speak_as, tell};
 use crate::mount_helper::called;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ const REPAIR_MISUSED: u8 = 16;
 const INCOMPLETE: &str = "the output is incomplete: the lines before this one name what was left out";
 
 /// How a command reports its end.
-pub(crate) struct Reporter {
+pub struct Reporter {
     json: bool,
     /// The exit code of a wrong command line.
     misused: u8,
@@ -30,30 +30,43 @@ pub(crate) struct Reporter {
 }
 
 /// Whether an error of the parser is one: it also has the help and the version that were asked for.
-pub(crate) fn is_misuse(error: &clap::Error) -> bool {
+pub fn is_misuse(error: &clap::Error) -> bool {
     error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
 impl Reporter {
-    /// The reporter for a command line.
+    /// The reporter for a command line of `hectare`.
     pub(crate) fn of(arguments: &[OsString], is_command: impl Fn(&str) -> bool) -> Self {
+        let mut reporter = Self::new("hectare", arguments, is_command);
+        // What stands in for another formatter exits as that does.
+        let stands_in = reporter.is_for("mke2fs") || called(arguments).as_deref() == Some("mkfs.xfs");
+        if stands_in {
+            reporter.misused = FAILED;
+        } else if reporter.is_for("repair") {
+            reporter.misused = REPAIR_MISUSED;
+        }
+        reporter
+    }
+
+    /// The reporter for a command line of a program, by whose name all lines begin from now on.
+    #[must_use]
+    pub fn new(program: &'static str, arguments: &[OsString], is_command: impl Fn(&str) -> bool) -> Self {
+        speak_as(program);
         let options = || arguments.iter().skip(1).take_while(|argument| *argument != "--");
         let command = options().filter_map(|argument| argument.to_str()).find(|name| is_command(name));
-        // What stands in for another formatter exits as that does.
-        let stands_in = command == Some("mke2fs") || called(arguments).as_deref() == Some("mkfs.xfs");
-        let misused = match command {
-            _ if stands_in => FAILED,
-            Some("repair") => REPAIR_MISUSED,
-            _ => MISUSED,
-        };
         let help =
-            command.map_or_else(|| "hectare --help".to_owned(), |name| format!("hectare {name} --help"));
-        Self { json: options().any(|argument| argument == "--json"), misused, help }
+            [Some(program), command, Some("--help")].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        Self { json: options().any(|argument| argument == "--json"), misused: MISUSED, help }
+    }
+
+    /// Whether the command line is of this command.
+    fn is_for(&self, command: &str) -> bool {
+        self.help.split(' ').nth(1) == Some(command)
     }
 
     /// Reports a command line that can't be parsed: the first paragraph of the parser's message, and what to
     /// do.
-    pub(crate) fn misuse(&self, error: &clap::Error) -> ExitCode {
+    pub fn misuse(&self, error: &clap::Error) -> ExitCode {
         self.line(&self.explained(error), self.misused)
     }
 
@@ -78,7 +91,7 @@ impl Reporter {
     }
 
     /// Reports a failure.
-    pub(crate) fn end(&self, failure: Failure) -> ExitCode {
+    pub fn end(&self, failure: Failure) -> ExitCode {
         match failure {
             Failure::ReaderGone => ExitCode::SUCCESS,
             Failure::Told if self.json => self.line(INCOMPLETE, FAILED),

@@ -2,12 +2,12 @@
 
 /// Bytes with an optional suffix: K, M, G and so on are powers of 1024, as are KiB, MiB, GiB; kB, MB, GB are
 /// powers of 1000.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     with_suffix(text, 1)
 }
 
 /// A number with a suffix, or of units of `plain` bytes without one.
-pub(crate) fn with_suffix(text: &str, plain: u64) -> Result<u64, String> {
+pub fn with_suffix(text: &str, plain: u64) -> Result<u64, String> {
     hectare_mkfs::parse_size(text, plain, None)
 }
 

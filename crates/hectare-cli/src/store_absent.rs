@@ -8,6 +8,9 @@ use hectare_units::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 
+/// What to do about it.
+pub(crate) const REASON: &str =
+    "this program was built without object stores: install a package of it, or build with --features store";
 /// No manifests are written.
 pub(crate) const MANIFEST: Option<u32> = None;
 const SCHEMES: [&str; 6] = ["s3://", "gs://", "az://", "file+store://", "https://", "http://"];
@@ -39,10 +42,7 @@ pub(crate) fn refuse_cache_file() -> Outcome {
 
 fn absent(image: &Path) -> Failure {
     let scheme = shown(image.as_os_str().as_bytes()).split("://").next().unwrap_or_default().to_owned();
-    Failure::of(
-        format_args!("{scheme}://..."),
-        "this program was built without object stores (feature store)",
-    )
+    Failure::of(format_args!("{scheme}://..."), REASON)
 }
 
 pub(crate) fn create(image: &Path, _: Bytes) -> Outcome {

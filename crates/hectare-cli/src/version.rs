@@ -45,7 +45,7 @@ fn lines() -> Vec<(&'static str, String)> {
 
 /// The features of the package that are on.
 fn built_with() -> Vec<&'static str> {
-    let known = [("lab", cfg!(feature = "lab") && os::HAS_ALL), ("store", store::MANIFEST.is_some())];
+    let known = [("store", store::MANIFEST.is_some())];
     let on: Vec<_> = known.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
     if on.is_empty() { vec!["none"] } else { on }
 }

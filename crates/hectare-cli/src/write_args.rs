@@ -189,7 +189,7 @@ pub(crate) struct Writing {
     #[command(flatten)]
     pub(crate) part: Part,
     /// Allocation policy: mballoc, mballoc-linear, size-class, hybrid, best-fit or first-fit; mechanisms are
-    /// added and left out after it (mballoc,-best-avail,+room: 'hectare bench mechanisms' lists them)
+    /// added and left out after it (mballoc,-best-avail,+room: 'hectare-lab mechanisms' lists them)
     #[arg(long, value_name = "POLICY", default_value_t, help_heading = heading::ALLOCATION)]
     policy: Policy,
     #[command(flatten)]
@@ -210,12 +210,12 @@ pub(crate) struct Writing {
 /// Whether to report the search of allocation requests.
 #[derive(clap::Args, Clone, Copy)]
 #[command(next_help_heading = heading::ALLOCATION)]
-pub(crate) struct Explain {
+pub struct Explain {
     /// Afterwards, print the search of the last 10,000 allocation requests, summed up, and the last N of them
     /// (5) one by one: docs/explain.md explains the lines
     #[arg(long = "explain", value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "5")]
-    pub(crate) last: Option<usize>,
+    pub last: Option<usize>,
 }
 
 impl Explain {
@@ -244,7 +244,7 @@ impl Writing {
 
 /// Policies, as a list.
 #[derive(Clone, Debug)]
-pub(crate) struct Policies(pub(crate) Vec<Policy>);
+pub struct Policies(pub Vec<Policy>);
 
 impl FromStr for Policies {
     type Err = UnknownPolicy;
@@ -265,7 +265,7 @@ impl FromStr for Policies {
 /// The tunables of the allocator.
 #[derive(clap::Args)]
 #[command(next_help_heading = heading::ALLOCATION)]
-pub(crate) struct Tuning {
+pub struct Tuning {
     /// A tunable of the allocator, under its name in /sys/fs/ext4 (mb_max_to_scan=50), or stripe; may be
     /// repeated [default: the kernel's, and the stripe that the image was made for]
     #[arg(long = "tunable", value_name = "NAME=VALUE")]
@@ -278,12 +278,12 @@ pub(crate) struct Tuning {
 
 impl Tuning {
     /// Whether any is given.
-    pub(crate) fn is_given(&self) -> bool {
+    pub fn is_given(&self) -> bool {
         !self.given.is_empty() || self.classes.is_some()
     }
 
     /// The tunables with those that are given set.
-    pub(crate) fn tunables(&self) -> Outcome<Tunables> {
+    pub fn tunables(&self) -> Outcome<Tunables> {
         let mut tunables = Tunables { classes: self.classes.unwrap_or_default(), ..Tunables::default() };
         for given in &self.given {
             tunables.set(given).map_err(|error| Failure::Usage(format!("--tunable {error}")))?;
@@ -298,7 +298,7 @@ fn errors_parser() -> impl TypedValueParser<Value = OnError> {
 }
 
 /// Parses a data mode by its name.
-pub(crate) fn data_mode_parser() -> impl TypedValueParser<Value = DataMode> {
+pub fn data_mode_parser() -> impl TypedValueParser<Value = DataMode> {
     let named = |name: String| DataMode::ALL.into_iter().find(|mode| mode.name() == name);
     PossibleValuesParser::new(DataMode::ALL.map(DataMode::name))
         .map(move |name| named(name).unwrap_or_default())

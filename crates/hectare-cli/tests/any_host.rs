@@ -1,6 +1,6 @@
 //! The binary on any host: what it does without the tools, the mounts and the system calls of Linux.
 //!
-//! `make test` runs it on Linux as it is, `cargo xtask portable` with the implementation for other hosts.
+//! `make test` runs it on Linux as it is, `cargo hunt portable` with the implementation for other hosts.
 //! Volumes are made and checked by the binary itself; what other programs think of them is tested by
 //! `hectare`, which needs Linux. Paths are absolute, so on Windows every image has a drive letter before
 //! its colon.

@@ -1,6 +1,6 @@
 //! The volumes that inputs change: small ones by mke2fs, with one of everything in them.
 //!
-//! They are made by `cargo xtask fuzz bases` (see there for what each holds) and kept compressed, because a
+//! They are made by `cargo hunt fuzz bases` (see there for what each holds) and kept compressed, because a
 //! fuzzer's findings are only good with the very bytes they were found on.
 
 use crate::repair;

@@ -1,7 +1,7 @@
 //! Inputs that are kept with the project: for each target a file in `workshop/fuzz/kept`, an input a line in base64.
 //!
 //! They are where a fuzzer starts, and what [`smoke`](crate::smoke) runs changes to. A line that begins with
-//! `#` is a remark. `cargo xtask fuzz keep` adds what a fuzzer found to the file; nothing takes a line out.
+//! `#` is a remark. `cargo hunt fuzz keep` adds what a fuzzer found to the file; nothing takes a line out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -9,7 +9,7 @@
 //!
 //! The targets themselves are the programs in `src/bin`, one each. None of them needs a sanitizer: what is
 //! looked for are panics (assertions and overflow checks are on), hangs, and amplification: memory and time
-//! out of proportion to the input ([`measure`]). `cargo xtask fuzz` builds and runs them with libFuzzer.
+//! out of proportion to the input ([`measure`]). `cargo hunt fuzz` builds and runs them with libFuzzer.
 //! Without the feature `libfuzzer`, which that sets, a target runs the files it is given, or for some seconds
 //! changes to its kept inputs ([`smoke`], [`kept`]); the tests of this package do the latter.
 

@@ -2,7 +2,7 @@
 //!
 //! The same inputs come every time (`workshop/fuzz/src/smoke.rs`), more of them on a faster machine. What fails is
 //! kept in `workshop/fuzz/artifacts`. `HECTARE_LONG=1` takes half a minute for each target. What searches is
-//! `cargo xtask fuzz`.
+//! `cargo hunt fuzz`.
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 

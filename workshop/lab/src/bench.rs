@@ -6,7 +6,6 @@
 //! freeing used space does not restore its layout: [`bench_afresh`] gives every run a fresh copy of the
 //! image.
 
-use crate::error::{Error, Result};
 use crate::image_copy::fresh_copy;
 use crate::inspect::{Inspection, inspect};
 use crate::latency::Latency;
@@ -20,6 +19,7 @@ use crate::timing::{self, Timing, timed};
 use crate::workload::{Ran, Workload};
 use hectare_alloc::{Policy, Recording, Tunables};
 use hectare_engine::{DataMode, Explanation, OpenOptions};
+use hectare_tools::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

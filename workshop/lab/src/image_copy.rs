@@ -10,8 +10,8 @@
 //! space is checked before anything is copied, and an unfinished copy is removed. Hazard: a copy stays behind
 //! when the process is killed; its name ends in `.fresh`.
 
-use crate::error::{Error, Result};
 use hectare_device::FileOptions;
+use hectare_tools::error::{Error, Result};
 use hectare_units::{index_of, u64_of};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;

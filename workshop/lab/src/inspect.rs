@@ -3,10 +3,10 @@
 //! The image is opened read-only, so the kernel's work is measured by the same code as ours; it has to be
 //! unmounted before. Files are searched in one directory, the one the workload worked in.
 
-use crate::error::{Error, Result};
 use crate::fragmentation::{FileExtents, Fragmentation};
 use hectare_device::FileOptions;
 use hectare_engine::{OpenOptions, Volume};
+use hectare_tools::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;

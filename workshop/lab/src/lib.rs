@@ -9,21 +9,17 @@
 //! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and the
 //! median with its spread is reported ([`paired_stats`]). Building an image from a directory ([`build`]) is
 //! measured so as a whole. [`age`] brings volumes to a state worth comparing on, and [`fragmentation`]
-//! measures what a run left of their free space. [`crash`] tests whether a volume survives a power cut at any
-//! moment, and [`remote`] whether one on a server survives what servers and networks do.
+//! measures what a run left of their free space.
 
 pub mod age;
 pub mod bench;
 pub mod build;
-pub mod crash;
-pub mod error;
 mod exponential;
 pub mod fragmentation;
 pub mod image_copy;
 pub mod inspect;
 pub mod latency;
 pub mod paired_stats;
-pub mod remote;
 pub mod report;
 pub mod reproduce;
 pub mod run;
@@ -34,8 +30,8 @@ pub mod virtual_cpus;
 pub mod workload;
 
 pub use bench::{After, Bench, On, Settings, bench, bench_afresh};
-pub use error::{Error, Result};
 pub use hectare_alloc::{Mechanism, Policy, Tunables};
+pub use hectare_tools::error::{Error, Result};
 pub use image_copy::{FreshCopy, fresh_copy};
 pub use report::Report;
 pub use run::Run;

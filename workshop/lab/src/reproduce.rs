@@ -30,9 +30,9 @@ mod text;
 pub use figure::Unit;
 pub use text::listed;
 
-use crate::error::{Error, Result};
 use crate::report::Machine;
 use ground::Ground;
+use hectare_tools::error::{Error, Result};
 use plan::{Section, Sides};
 use serde::Serialize;
 use std::path::PathBuf;

@@ -9,10 +9,10 @@ pub mod directory;
 pub mod engine;
 pub mod raw;
 
-use crate::error::Result;
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
 use hectare_engine::Explanation;
+use hectare_tools::error::Result;
 use std::path::Path;
 
 /// How the content of a file on the host is reached. An image by our engine is reached as it was opened.

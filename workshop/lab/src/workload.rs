@@ -18,10 +18,10 @@ pub mod small_files;
 pub mod streams;
 mod worker_threads;
 
-use crate::error::{Error, Result};
 use crate::run::{JobFigures, Measure};
 use crate::stats::AllocatorStats;
 use crate::target::Target;
+use hectare_tools::error::{Error, Result};
 use hectare_units::random::SplitMix64;
 use serde::Serialize;
 

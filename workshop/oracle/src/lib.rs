@@ -19,27 +19,17 @@
 
 pub mod browser;
 pub mod compare;
-pub mod conform;
 pub mod corpus;
-pub mod durability;
 pub mod e2fsprogs;
-pub mod entry;
 pub mod feature_matrix;
 pub mod filled;
 pub mod fsck;
-pub mod kill_test;
 pub mod loops;
 pub mod mount;
 pub mod prometheus;
-pub mod scratch;
-pub mod skip;
-pub mod stress;
 pub mod superblock;
-pub mod tool;
 pub mod trees;
 pub mod wait;
-pub mod walk;
-pub mod xattr;
 
 /// Whether all of Linux is used: not with the switch by which Linux gets what other hosts have.
 pub const IS_LINUX: bool = cfg!(all(target_os = "linux", not(hectare_portable)));
@@ -49,15 +39,14 @@ pub use corpus::{corpus, unpacked};
 pub use e2fsprogs::{
     debugfs, debugfs_write, dumpe2fs, dumpe2fs_superblock, dumped, e2freefrag, mke2fs, name_journal,
 };
-pub use entry::{Content, Entry, Kind, Time};
 pub use feature_matrix::{Combo, combos};
 pub use filled::{Filled, filled, source};
 pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
+pub use hectare_tools::{
+    Content, Entry, Kind, Skip, Time, entry, is_root, scratch, skip, skip_part, tool, walk, xattr,
+};
 pub use loops::LoopDevice;
 pub use mount::{KernelMount, MountError};
 pub use prometheus::Metrics;
-pub use skip::Skip;
-pub use tool::{is_root, tool};
 pub use trees::{Scale, Tree};
 pub use wait::until;
-pub use walk::walk;

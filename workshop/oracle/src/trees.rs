@@ -11,7 +11,7 @@
 
 mod attributes;
 mod files;
-pub(crate) mod random;
+pub mod random;
 
 pub use attributes::{acl, capabilities};
 pub use files::fragmented;

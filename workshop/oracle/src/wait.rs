@@ -5,9 +5,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The timeout.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause between two checks.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Waits until a condition holds; the panic of a timeout names the caller.
 ///

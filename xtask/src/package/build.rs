@@ -7,7 +7,7 @@
 //! Hazard: `RUSTFLAGS` of the environment would change the binaries, so they are not passed on.
 
 use super::{Facts, cargo_in, output, step};
-use hectare_oracle::tool::need;
+use hectare_tools::tool::need;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

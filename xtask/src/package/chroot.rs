@@ -5,11 +5,12 @@
 //! is kept from call to call are the files.
 
 use super::{Ended, output};
-use crate::scratch::{Scratch, with_path};
-use crate::steps::shown;
-use hectare_oracle::tool::need;
-use hectare_oracle::walk::try_walk;
-use hectare_oracle::{Kind, is_root};
+use hectare_tools::Kind;
+use hectare_tools::job_folder::{Scratch, with_path};
+use hectare_tools::steps::shown;
+use hectare_tools::tool::is_root;
+use hectare_tools::tool::need;
+use hectare_tools::walk::try_walk;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -81,7 +82,7 @@ impl Chroot {
     /// Every file in it, in words that differ if it does.
     pub(super) fn files(&self) -> Result<BTreeMap<String, String>, String> {
         let entries = try_walk(self.path()).map_err(|error| format!("{}: {error}", self.path().display()))?;
-        let line = |entry: hectare_oracle::Entry| {
+        let line = |entry: hectare_tools::Entry| {
             let path = String::from_utf8_lossy(&entry.path).into_owned();
             let size = if entry.kind == Kind::Directory { 0 } else { entry.size };
             let digest: String = entry.digest.iter().map(|byte| format!("{byte:02x}")).collect();

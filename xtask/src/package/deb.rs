@@ -10,7 +10,7 @@ use super::build::Built;
 use super::layout::{Entry, Family, PACKAGES, Package, entries};
 use super::stage::{dated, stage};
 use super::{Ended, Facts, output, step};
-use hectare_oracle::tool::need;
+use hectare_tools::tool::need;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -98,9 +98,9 @@ fn describe(
 /// Installed size in KiB: each file counts whole KiB, everything else one.
 fn size(root: &Path) -> Result<u64, String> {
     let entries =
-        hectare_oracle::walk::try_walk(root).map_err(|error| format!("{}: {error}", root.display()))?;
-    let one = |entry: &hectare_oracle::Entry| match entry.kind {
-        hectare_oracle::Kind::File => entry.size.div_ceil(1024),
+        hectare_tools::walk::try_walk(root).map_err(|error| format!("{}: {error}", root.display()))?;
+    let one = |entry: &hectare_tools::Entry| match entry.kind {
+        hectare_tools::Kind::File => entry.size.div_ceil(1024),
         _ => 1,
     };
     Ok(entries.iter().filter(|entry| !entry.path.starts_with(b"DEBIAN")).map(one).sum())

@@ -12,7 +12,7 @@ use super::deb::fresh;
 use super::layout::{Entry, Family, PACKAGES, Package, What, entries};
 use super::stage::{own_folders, stage};
 use super::{Ended, Facts, step};
-use hectare_oracle::tool::need;
+use hectare_tools::tool::need;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -57,7 +57,7 @@ pub(super) fn own_folders(entries: &[Entry], name: &str) -> Vec<PathBuf> {
 }
 
 fn at<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String + use<E> {
-    crate::scratch::with_path(path)
+    hectare_tools::job_folder::with_path(path)
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use super::build::Built;
 use super::chroot::Chroot;
 use super::layout::{Family, PACKAGES, Package, library_folder};
 use super::{Ended, Facts, Made, output, pack, same, step};
-use hectare_oracle::tool::need;
-use hectare_oracle::walk::try_walk;
+use hectare_tools::tool::need;
+use hectare_tools::walk::try_walk;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::AddAssign;
@@ -53,7 +53,7 @@ impl Outcome {
     /// Prints what was skipped and what failed, and the numbers. Where all is required, skips are failures.
     pub(super) fn print(&mut self) {
         println!();
-        if !crate::ended::may_skip() {
+        if !hectare_tools::ended::may_skip() {
             let skipped = self.skipped.drain(..);
             self.failed.extend(skipped.map(|(name, reason)| format!("{name} would be skipped: {reason}")));
         }
@@ -160,8 +160,8 @@ fn same_files(debs: &[PathBuf], rpms: &[PathBuf], work: &Path) -> Result<(), End
 /// of the systems has.
 fn content(folder: &Path, family: Family, package: Package) -> Result<BTreeMap<String, String>, String> {
     let entries = try_walk(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let files = entries.into_iter().filter(|entry| entry.kind != hectare_oracle::Kind::Directory);
-    let file = |entry: hectare_oracle::Entry| {
+    let files = entries.into_iter().filter(|entry| entry.kind != hectare_tools::Kind::Directory);
+    let file = |entry: hectare_tools::Entry| {
         let path = String::from_utf8_lossy(&entry.path).into_owned();
         let only_one = ["copyright", "changelog.Debian.gz"].iter().any(|name| path.ends_with(name))
             || path.starts_with("usr/share/licenses/");
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn blocks_of_shell_commands_are_found() {
         assert_eq!(blocks("a\n```sh\nls\n```\nb\n```\nno\n```\n```sh\ncat\n```\n"), "ls\ncat\n");
-        assert!(examples(&crate::steps::root()).unwrap().contains("mount -t hectare"));
+        assert!(examples(&hectare_tools::steps::root()).unwrap().contains("mount -t hectare"));
     }
 
     #[test]

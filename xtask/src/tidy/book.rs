@@ -1,7 +1,7 @@
 //! The pages of the book: each page in `docs/` is in its list, `docs/SUMMARY.md`.
 
 use super::{Finding, Severity};
-use crate::steps::root;
+use hectare_tools::steps::root;
 use std::fs;
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use super::{Finding, Source};
 /// The bindings lend memory of another language.
 const UNSAFE_CRATES: [&str; 4] = ["device", "fuse", "capi", "python"];
 /// Development tools, whose threads no schedule test explores, and the device layer below the facade.
-const LOCK_CRATES: [&str; 3] = ["oracle", "xtask", "device"];
+const LOCK_CRATES: [&str; 5] = ["hunts", "oracle", "tools", "xtask", "device"];
 const UNWRAP: &str = concat!(".unw", "rap()");
 
 /// Findings about one Rust file.

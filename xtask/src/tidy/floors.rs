@@ -165,15 +165,12 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "oracle",
         &[
-            &["entry", "prometheus", "skip", "superblock", "wait", "xattr"],
-            &["compare", "corpus", "tool", "walk"],
-            &["fsck", "loops", "scratch", "trees"],
-            &["browser", "durability", "e2fsprogs", "mount"],
+            &["prometheus", "superblock", "wait"],
+            &["compare", "corpus"],
+            &["fsck", "loops", "trees"],
+            &["browser", "e2fsprogs", "mount"],
             &["feature_matrix"],
             &["filled"],
-            &["kill_test"],
-            &["conform"],
-            &["stress"],
         ],
     ),
     (

@@ -1,53 +1,31 @@
 //! The layers of the workspace: which crate may depend on which.
 //!
-//! Arrows point down only, for tests as well: a test that needs a higher layer belongs there. The oracle is
-//! no layer: tests of any crate may use it, and it uses none.
+//! The crates are in groups, one a folder of `crates/`. Arrows point down only, between groups and inside each, for
+//! tests as well: a test that needs a higher layer belongs there. The workshop stands on the layers, and none of them
+//! on it; but tests of any crate may use the oracle, which uses none.
 
 use super::{Finding, Severity};
-use crate::steps::root;
-use crate::workspace::{Dependency, Package, packages};
+use hectare_tools::steps::root;
+use hectare_tools::workspace::{Dependency, Package, packages};
 
-/// From the lowest to the highest.
-pub(crate) const LAYERS: [&str; 33] = [
-    "hectare-units",
-    "hectare-device",
-    "hectare-host",
-    "hectare-nbd",
-    "hectare-partition",
-    "hectare-lvm",
-    "hectare-alloc",
-    "hectare-alloc-virtual",
-    "hectare-ext4",
-    "hectare-mmp",
-    "hectare-probe",
-    "hectare-disk",
-    "hectare-identify",
-    "hectare-journal",
-    "hectare-xfs",
-    "hectare-check",
-    "hectare-mkfs",
-    "hectare-salvage",
-    "hectare-resize",
-    "hectare-tune",
-    "hectare-populate",
-    "hectare-disk-build",
-    "hectare-engine",
-    "hectare-repair",
-    "hectare-export",
-    "hectare-fuse",
-    "hectare-store",
-    "hectare-lab",
-    "hectare-monitor",
-    "hectare",
-    "hectare-capi",
-    "hectare-cli",
-    "hectare-python",
+/// The groups, which are folders of `crates/`, and their crates by the names of their folders: from the lowest to the
+/// highest. The last group stands for `crates/` itself.
+const GROUPS: [(&str, &[&str]); 9] = [
+    ("base", &["units", "device", "host"]),
+    ("format", &["partition", "ext4", "probe", "xfs"]),
+    ("core", &["alloc", "mmp", "journal", "mkfs", "engine"]),
+    ("offline", &["check", "salvage", "resize", "tune", "repair"]),
+    ("image", &["lvm", "disk", "identify", "populate", "disk-build", "export"]),
+    ("mount", &["fuse", "monitor"]),
+    ("remote", &["nbd", "store"]),
+    ("", &["hectare", "hectare-cli"]),
+    ("bind", &["capi", "python"]),
 ];
 const ORACLE: &str = "hectare-oracle";
-/// Those that no layer uses, and that may use any.
-const JOBS: [&str; 2] = ["xtask", "hectare-fuzz"];
-/// The first layer that may choose an async runtime, a command-line parser or an opaque error type.
-const FIRST_FRONT: &str = "hectare-fuse";
+/// What the oracle stands on.
+const TOOLS: &str = "hectare-tools";
+/// The first group that may choose an async runtime, a command-line parser or an opaque error type.
+const FIRST_FRONT: &str = "mount";
 const FRONT_ONLY: [&str; 8] =
     ["tokio", "async-std", "smol", "futures", "clap", "anyhow", "eyre", "indicatif"];
 
@@ -63,40 +41,52 @@ fn finding(file: &str, message: String) -> Finding {
     Finding { file: file.into(), line: 1, severity: Severity::Error, message }
 }
 
-fn rank(name: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| *layer == name)
+/// A crate's place among the layers, and its group's; none for the workshop and `xtask`.
+fn rank(name: &str) -> Option<(usize, usize)> {
+    let folder = match name {
+        "hectare" | "hectare-cli" => name,
+        _ => name.strip_prefix("hectare-")?,
+    };
+    let of_group = |(group, (_, crates)): (usize, &(&str, &[&str]))| {
+        crates.iter().position(|known| *known == folder).map(|place| (group, place))
+    };
+    GROUPS.iter().enumerate().find_map(of_group)
 }
 
 fn check_package(package: &Package) -> Vec<Finding> {
     let name = package.name.as_str();
-    let own = rank(name);
-    if own.is_none() && name != ORACLE && !JOBS.contains(&name) {
-        return vec![finding(&package.manifest, format!("{name} is in no layer: give it one in tidy"))];
+    let expected = rank(name).map(|(group, place)| {
+        let (group, crates) = GROUPS[group];
+        let folder = ["crates", group, crates[place]].into_iter().filter(|part| !part.is_empty());
+        folder.collect::<Vec<_>>().join("/") + "/Cargo.toml"
+    });
+    let is_layer = package.manifest.starts_with("crates/");
+    if is_layer && expected.as_deref() != Some(&*package.manifest) {
+        let message = format!("{name} is in no group of that folder (xtask/src/tidy/layers.rs)");
+        return vec![finding(&package.manifest, message)];
     }
-    let complaint = |dependency: &Dependency| complaint_about(name, own, dependency);
+    let complaint = |dependency: &Dependency| complaint_about(name, dependency);
     let complaints = package.dependencies.iter().filter_map(complaint);
     complaints.map(|message| finding(&package.manifest, message)).collect()
 }
 
-fn complaint_about(name: &str, own: Option<usize>, dependency: &Dependency) -> Option<String> {
-    let other = dependency.name.as_str();
-    if JOBS.contains(&name) {
-        return None;
+fn complaint_about(name: &str, dependency: &Dependency) -> Option<String> {
+    let (own, other) = (rank(name), dependency.name.as_str());
+    if name == ORACLE || name == TOOLS {
+        let uses_layer = dependency.is_inside && !(name == ORACLE && other == TOOLS);
+        return uses_layer.then(|| format!("{name} judges the layers and may not use {other}"));
     }
+    let own = own?; // the workshop and xtask may use all
     if !dependency.is_inside {
-        let is_core = own < rank(FIRST_FRONT);
-        let banned = is_core && !dependency.is_dev && FRONT_ONLY.contains(&other);
+        let front = GROUPS.iter().position(|(group, _)| *group == FIRST_FRONT);
+        let banned = Some(own.0) < front && !dependency.is_dev && FRONT_ONLY.contains(&other);
         return banned.then(|| format!("{name} may not use {other}: only {FIRST_FRONT} and above may"));
     }
-    if name == ORACLE {
-        return Some(format!("{ORACLE} judges the layers and may not use {other}"));
-    }
-    if other == ORACLE {
-        return (!dependency.is_dev).then(|| format!("{name} may use {ORACLE} in tests only"));
-    }
-    match (own, rank(other)) {
-        (Some(own), Some(below)) if below < own => None,
-        _ => Some(format!("{name} may not use {other}: arrows point down only")),
+    match rank(other) {
+        Some(below) if below < own => None,
+        Some(_) => Some(format!("{name} may not use {other}: arrows point down only")),
+        None if other == ORACLE && dependency.is_dev => None,
+        None => Some(format!("{name} may not use {other}: of the workshop only {ORACLE}, and in tests only")),
     }
 }
 
@@ -123,7 +113,7 @@ mod tests {
     fn complaint(name: &str, other: &str, in_tests: bool, inside: bool) -> bool {
         let dependency =
             Dependency { name: other.into(), required: "*".to_owned(), is_dev: in_tests, is_inside: inside };
-        complaint_about(name, rank(name), &dependency).is_some()
+        complaint_about(name, &dependency).is_some()
     }
 
     #[test]
@@ -131,10 +121,13 @@ mod tests {
         assert!(!complaint("hectare-engine", "hectare-mkfs", false, true));
         assert!(complaint("hectare-mkfs", "hectare-engine", false, true));
         assert!(complaint("hectare-mkfs", "hectare-engine", true, true));
+        assert!(complaint("hectare-populate", "hectare-nbd", false, true), "a higher group");
         assert!(!complaint("hectare-units", ORACLE, true, true));
         assert!(complaint("hectare-units", ORACLE, false, true));
+        assert!(complaint("hectare-cli", "hectare-lab", true, true), "the workshop");
         assert!(complaint(ORACLE, "hectare-units", false, true));
-        assert!(!complaint(JOBS[0], "hectare", false, true));
+        assert!(!complaint(ORACLE, TOOLS, false, true) && complaint(TOOLS, ORACLE, false, true));
+        assert!(!complaint("hectare-hunts", "hectare", false, true));
     }
 
     #[test]
@@ -146,16 +139,19 @@ mod tests {
     }
 
     #[test]
-    fn a_package_without_a_layer_is_found() {
-        let package = Package {
-            name: "new".into(),
+    fn a_package_without_a_group_or_in_another_folder_is_found() {
+        let package = |name: &str, manifest: &str| Package {
+            name: name.into(),
             version: String::new(),
-            manifest: "m".into(),
+            manifest: manifest.into(),
             is_published: false,
             has: [true; 2],
             has_repository: false,
             dependencies: Vec::new(),
         };
-        assert_eq!(check_package(&package).len(), 1);
+        assert_eq!(check_package(&package("hectare-new", "crates/new/Cargo.toml")).len(), 1);
+        assert_eq!(check_package(&package("hectare-ext4", "crates/core/ext4/Cargo.toml")).len(), 1);
+        assert!(check_package(&package("hectare-ext4", "crates/format/ext4/Cargo.toml")).is_empty());
+        assert!(check_package(&package("hectare-new", "workshop/new/Cargo.toml")).is_empty());
     }
 }

@@ -7,7 +7,7 @@
 //! What it is not: a check of the code. A package may be from the right place and be wrong.
 
 use super::{Finding, Severity};
-use crate::steps::{cargo, quiet, root};
+use hectare_tools::steps::{cargo, quiet, root};
 use serde_json::Value;
 use spdx::{Expression, LicenseItem, ParseMode};
 use std::fs;

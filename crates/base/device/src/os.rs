@@ -2,7 +2,7 @@
 //! one of the standard library alone for every other host.
 //!
 //! `linux` is `rustix`. `portable` is compiled for macOS, Windows and others, and for Linux with
-//! `--cfg hectare_portable`, so that the tests run on it (`cargo xtask portable`). The same switch selects the
+//! `--cfg hectare_portable`, so that the tests run on it (`cargo hunt portable`). The same switch selects the
 //! implementation of [`FileDevice`](crate::FileDevice), and that of directories in `hectare-host`. Other crates
 //! have no system calls of their own, those aside that are for Linux only.
 //!

@@ -1,5 +1,5 @@
 //! Reads at random in a file for some seconds, and prints how many reads a second: `small_reads IMAGE BYTES
-//! SECONDS`. `cargo xtask bench c` compares it with `small_reads.c`, which does the same through C.
+//! SECONDS`. `cargo benchmark c` compares it with `small_reads.c`, which does the same through C.
 
 use std::time::Instant;
 

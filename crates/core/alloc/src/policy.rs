@@ -148,7 +148,7 @@ pub enum UnknownPolicy {
     Policy(String),
     /// No mechanism has that name.
     #[error(
-        "there is no mechanism '{name}' ('{nearest}' is the nearest): 'hectare bench mechanisms' lists them"
+        "there is no mechanism '{name}' ('{nearest}' is the nearest): 'hectare-lab mechanisms' lists them"
     )]
     Mechanism {
         /// The name.

@@ -47,8 +47,8 @@ pub(crate) struct Arguments {
     /// files
     #[arg(long, requires = "goal")]
     append: bool,
-    /// Allocation policy; an explanation for each of a list (mballoc,-best-avail,hybrid are two: 'hectare
-    /// bench mechanisms' lists what can be added and left out) [default: hybrid]
+    /// Allocation policy; an explanation for each of a list (mballoc,-best-avail,hybrid are two:
+    /// 'hectare-lab mechanisms' lists what can be added and left out) [default: hybrid]
     #[arg(long, value_name = "POLICY,...")]
     policy: Option<Policies>,
     #[command(flatten)]

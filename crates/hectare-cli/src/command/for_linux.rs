@@ -1,18 +1,10 @@
-//! Commands that need Linux: mounts, questions to their servers, experiments. Another host has `not_here` in its
+//! Commands that need Linux: mounts and questions to their servers. Another host has `not_here` in its
 //! place, which refuses the same names: a command that is added here is added there. `store` needs no Linux,
 //! and is in both for its place in the help.
 
-#[cfg(feature = "lab")]
-mod age;
-#[cfg(feature = "lab")]
-mod bench;
 mod logging;
 mod mount;
-#[cfg(feature = "lab")]
-mod reproduce;
 mod shutdown;
-#[cfg(feature = "lab")]
-mod spinner;
 mod stats;
 mod sync;
 mod umount;
@@ -31,12 +23,6 @@ pub(crate) enum Command {
     #[cfg(feature = "store")]
     Store(store::Arguments),
     Sync(sync::Arguments),
-    #[cfg(feature = "lab")]
-    Age(age::Arguments),
-    #[cfg(feature = "lab")]
-    Bench(bench::Arguments),
-    #[cfg(feature = "lab")]
-    Reproduce(reproduce::Arguments),
 }
 
 impl Command {
@@ -50,12 +36,6 @@ impl Command {
             #[cfg(feature = "store")]
             Self::Store(arguments) => store::run(&arguments),
             Self::Sync(arguments) => sync::run(&arguments),
-            #[cfg(feature = "lab")]
-            Self::Age(arguments) => age::run(&arguments),
-            #[cfg(feature = "lab")]
-            Self::Bench(arguments) => bench::run(&arguments),
-            #[cfg(feature = "lab")]
-            Self::Reproduce(arguments) => reproduce::run(&arguments),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// How many of the groups are listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Detail {
+pub enum Detail {
     /// The first ranges.
     Short,
     /// All.

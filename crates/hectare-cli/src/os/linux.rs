@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// Whether all commands are there.
-pub(crate) const HAS_ALL: bool = true;
 /// The version of FUSE that is spoken.
 pub(crate) const FUSE_PROTOCOL: Option<(u32, u32)> = Some(hectare_fuse::PROTOCOL);
 

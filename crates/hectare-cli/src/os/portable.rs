@@ -11,8 +11,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Whether all commands are there.
-pub(crate) const HAS_ALL: bool = false;
 /// The version of FUSE that is spoken: there are no mounts.
 pub(crate) const FUSE_PROTOCOL: Option<(u32, u32)> = None;
 /// Where random bytes come from.

@@ -5,14 +5,11 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod added;
-mod age;
 mod batch;
-mod bench;
 mod bombs;
 mod build_goals;
 mod casefold;
 mod change;
-mod conform;
 mod container;
 mod copy;
 mod copy_trust;
@@ -28,7 +25,6 @@ mod explain;
 mod export;
 mod identify;
 mod journal;
-mod killed;
 mod like;
 mod logical;
 mod look;
@@ -49,15 +45,21 @@ mod remote;
 mod remote_writers;
 mod repair;
 mod report;
-mod reproduce;
 mod reproducible;
 mod resize;
 mod salvage;
 mod salvage_resume;
 mod space;
 mod store;
-mod stress;
 mod support;
 mod tune;
 mod unreadable;
 mod verity;
+
+/// The program.
+const BINARY: &str = env!("CARGO_BIN_EXE_hectare");
+
+/// The program with a command: always the same.
+fn program_of(_: Option<&std::ffi::OsStr>) -> std::path::PathBuf {
+    BINARY.into()
+}

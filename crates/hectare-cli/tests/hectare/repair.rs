@@ -1,7 +1,8 @@
 //! `hectare repair` and `hectare undo`: exit codes, what is written, and the way back.
 
+use crate::BINARY;
 use crate::make::Small;
-use crate::support::{BINARY, digest, hectare};
+use crate::support::{digest, hectare};
 use hectare_ext4::group::GroupDesc;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_oracle::{assert_clean, debugfs_write, mke2fs, skip};

@@ -1,7 +1,8 @@
 //! salvage --resume: whatever moment it is killed at, what comes out in the end is what an uninterrupted run
 //! gives.
 
-use crate::support::{BINARY, Bench, hectare};
+use crate::BINARY;
+use crate::support::{Bench, hectare};
 use hectare_oracle::{What, assert_same, is_root, mke2fs, skip, skip_part, walk};
 use hectare_units::random;
 use std::fs;

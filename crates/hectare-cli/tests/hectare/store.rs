@@ -134,7 +134,7 @@ fn a_cache_file_survives_kills_and_is_never_out_of_date() {
         fs::write(&file, vec![b'a' + turn; 3_000_000 + usize::from(turn)]).unwrap();
         store.run(&["cp", &file, &store.at("/file")]);
         for pause in [3, 10, 25, 60, 120] {
-            let mut child = std::process::Command::new(crate::support::BINARY)
+            let mut child = std::process::Command::new(crate::BINARY)
                 .args(["--cache-file", &cache, "cat", &store.at("/file")])
                 .stdout(std::process::Stdio::null())
                 .spawn()

@@ -11,8 +11,6 @@ use tempfile::TempDir;
 /// Longer than any command on a test's volume may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_hectare");
-
 /// The result of a run of the binary.
 pub(crate) struct Ran {
     /// The exit code; `None` if a signal or the timeout ended it.
@@ -53,7 +51,8 @@ impl Ran {
         let line = self.err.trim_end_matches('\n');
         assert!(!line.is_empty() && !line.contains('\n'), "{}\n{}", self.line, self.err);
         // With --json it is an object.
-        let error = line.strip_prefix("hectare: ").or_else(|| line.strip_prefix("{\"error\":\""));
+        let prefixes = ["hectare: ", "hectare-lab: ", "{\"error\":\""];
+        let error = prefixes.into_iter().find_map(|prefix| line.strip_prefix(prefix));
         error.unwrap_or_else(|| panic!("{line}"))
     }
 
@@ -70,6 +69,11 @@ impl Ran {
     }
 }
 
+/// The program with the command that the arguments begin with.
+fn program<S: AsRef<OsStr>>(arguments: &[S]) -> PathBuf {
+    crate::program_of(arguments.first().map(AsRef::as_ref))
+}
+
 /// Runs the binary.
 #[track_caller]
 pub(crate) fn hectare<S: AsRef<OsStr>>(arguments: &[S]) -> Ran {
@@ -79,7 +83,7 @@ pub(crate) fn hectare<S: AsRef<OsStr>>(arguments: &[S]) -> Ran {
 /// Runs the binary with variables in its environment.
 #[track_caller]
 pub(crate) fn hectare_in<S: AsRef<OsStr>>(arguments: &[S], variables: &[(&str, &str)]) -> Ran {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program(arguments));
     command.args(arguments).env_remove("SOURCE_DATE_EPOCH").envs(variables.iter().copied());
     run_within(&mut command, PATIENCE)
 }
@@ -87,7 +91,7 @@ pub(crate) fn hectare_in<S: AsRef<OsStr>>(arguments: &[S], variables: &[(&str, &
 /// Runs the binary, and stops it after a time.
 #[track_caller]
 pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duration) -> Ran {
-    run_within(Command::new(BINARY).args(arguments), patience)
+    run_within(Command::new(program(arguments)).args(arguments), patience)
 }
 
 /// Runs the binary with at most this many KiB of memory of its own (`RLIMIT_DATA`), and stops it after a
@@ -95,7 +99,7 @@ pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duratio
 #[track_caller]
 pub(crate) fn hectare_bounded(arguments: &[&str], kib: u32, patience: Duration) -> Ran {
     let script = format!("ulimit -d {kib} && exec \"$0\" \"$@\"");
-    run_within(Command::new("sh").args(["-c", &script, BINARY]).args(arguments), patience)
+    run_within(Command::new("sh").args(["-c", &script]).arg(program(arguments)).args(arguments), patience)
 }
 
 /// Runs the binary with this on its standard input.
@@ -103,7 +107,7 @@ pub(crate) fn hectare_bounded(arguments: &[&str], kib: u32, patience: Duration) 
 pub(crate) fn hectare_fed<S: AsRef<OsStr>>(arguments: &[S], input: &str) -> Ran {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), input).unwrap();
-    fed_within(Command::new(BINARY).args(arguments), file.reopen().unwrap().into(), PATIENCE)
+    fed_within(Command::new(program(arguments)).args(arguments), file.reopen().unwrap().into(), PATIENCE)
 }
 
 #[track_caller]
@@ -213,5 +217,5 @@ pub(crate) fn digest(image: &Path) -> [u8; 32] {
 /// would have the file open for writing, and so it could not be run.
 pub(crate) fn copy_binary(to: &Path) {
     let mut cp = hectare_oracle::tool::need("cp").unwrap();
-    let _ = hectare_oracle::tool::run(cp.arg(env!("CARGO_BIN_EXE_hectare")).arg(to)).expect_success();
+    let _ = hectare_oracle::tool::run(cp.arg(program::<&str>(&[])).arg(to)).expect_success();
 }

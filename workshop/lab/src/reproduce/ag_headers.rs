@@ -9,11 +9,11 @@
 //! seconds are those of rendering alone.
 
 use super::{Experiment, Options, Part, Role, Row, Side, Unit};
-use crate::error::{Error, Result};
 use crate::run::float;
 use crate::timing::timed;
 use hectare_device::{Counters, Device, FileOptions, Operation, StatsDevice};
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute};
+use hectare_tools::error::{Error, Result};
 use hectare_units::{Bytes, GroupNr, index_of};
 use hectare_xfs::Volume;
 use std::path::{Path, PathBuf};

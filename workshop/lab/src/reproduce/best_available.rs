@@ -6,10 +6,10 @@ use super::plan::{FileSystem, Runner, Section, Shown, Volume, policy, published,
 use super::{Experiment, Options, Part, Role, sections};
 use crate::age;
 use crate::bench::Settings;
-use crate::error::{Error, Result};
 use crate::target::engine::Through;
 use crate::workload::{Streams, Workload, size, small_files, streams};
 use hectare_alloc::Tunables;
+use hectare_tools::error::{Error, Result};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "best-available",

@@ -3,9 +3,9 @@
 use super::figure::Figure;
 use super::plan::{FileSystem, Runner, Section, Volume, policy, shown};
 use super::{Experiment, Options, Part, Role, Row, Side, Unit, sections};
-use crate::error::Result;
 use crate::virtual_cpus::{self, COSTS, Fill, POLICIES};
 use crate::workload::{Workload, fallocate2};
+use hectare_tools::error::Result;
 use std::time::Duration;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -5,10 +5,10 @@ use super::figure::Figure;
 use super::plan::{FileSystem, How, Runner, Section, Volume, published, shown};
 use super::{Experiment, Options, Part, Role, sections};
 use crate::bench::Settings;
-use crate::error::Result;
 use crate::target::Access;
 use crate::target::engine::Through;
 use crate::workload::{Workload, random_overwrite};
+use hectare_tools::error::Result;
 use std::time::Duration;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -3,11 +3,11 @@
 use super::figure::Figure;
 use super::{Part, Role, Row, Side};
 use crate::bench::Settings;
-use crate::error::{Error, Result};
 use crate::run::Run;
 use crate::target::engine::Through;
 use crate::workload::Workload;
 use hectare_alloc::Policy;
+use hectare_tools::error::{Error, Result};
 
 /// One table: a volume, a workload, the sides that run it, the figures that are shown.
 #[derive(Clone, PartialEq, Debug)]

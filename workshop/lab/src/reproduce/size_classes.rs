@@ -4,10 +4,10 @@ use super::figure::{Figure, Of};
 use super::plan::{FileSystem, Runner, Section, Shown, Volume, policy, published, shown};
 use super::{Experiment, Options, Part, Role, sections};
 use crate::bench::Settings;
-use crate::error::Result;
 use crate::target::engine::Through;
 use crate::workload::Workload;
 use crate::workload::fragmentation::{self, Mix};
+use hectare_tools::error::Result;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "size-classes",

@@ -2,9 +2,9 @@
 //!
 //! If it lies on a kernel ext4 whose `mb_stats` are switched on, the kernel's counts are read along.
 
-use crate::error::{Error, Result};
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile, host_room};
+use hectare_tools::error::{Error, Result};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};

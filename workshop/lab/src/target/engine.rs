@@ -1,12 +1,12 @@
 //! An image, opened by our engine on the host's file or block device, in one of several ways ([`Through`]).
 
-use crate::error::{Error, Result};
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile, host_room};
 use crate::timing::Times;
 use hectare_device::{DaxDevice, Device, FileOptions};
 use hectare_engine::{Creation, Explanation, Observed, OpenFile, OpenOptions, Volume};
+use hectare_tools::error::{Error, Result};
 use hectare_units::u64_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

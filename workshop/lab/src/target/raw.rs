@@ -7,10 +7,10 @@
 //! Hazard: an existing file would be overwritten. So the file is made by the run, as a run's directory is,
 //! and an existing one is replaced only on request.
 
-use crate::error::{Error, Result};
 use crate::stats::AllocatorStats;
 use crate::target::directory::{NO_DIRECT, bypass_cache};
 use crate::target::{Access, Target, TargetFile, host_room};
+use hectare_tools::error::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

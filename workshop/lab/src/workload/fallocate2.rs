@@ -9,12 +9,12 @@
 //! Jobs are threads, or processes as the containers were ([`Options::processes`]): those need a directory of
 //! the host to work in, such as a mount.
 
-use crate::error::{Error, Result};
 use crate::target::directory::Directory;
 use crate::target::{Target, TargetFile};
 use crate::workload::processes::{Worker, apart, child};
 use crate::workload::worker_threads::{Count, Stop, measure, seconds, together};
 use crate::workload::{Ran, size};
+use hectare_tools::error::{Error, Result};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;

@@ -4,10 +4,10 @@
 //! is the fragmentation of the free space afterwards, not only the speed. The parameters are those of the
 //! fragmentation tests of fsperf, with which btrfs's size classes were judged.
 
-use crate::error::Result;
 use crate::target::Target;
 use crate::workload::jobs::{self, Job};
 use crate::workload::{Ran, size};
+use hectare_tools::error::Result;
 use std::time::Duration;
 
 const KIB: u64 = 1 << 10;

@@ -5,12 +5,12 @@
 //! fsyncs of several threads share one commit. A file that has become large is truncated to zero; that costs
 //! time and counts nothing.
 
-use crate::error::Result;
 use crate::latency::Histogram;
 use crate::run::Measure;
 use crate::target::Target;
 use crate::workload::worker_threads::{Count, Stop, Worked, seconds, together};
 use crate::workload::{Ran, payload, size};
+use hectare_tools::error::Result;
 use hectare_units::usize_of;
 use std::time::{Duration, Instant};
 

@@ -6,12 +6,12 @@
 //!
 //! A file holds the whole blocks that fit its size: the rest is left out, as fio does.
 
-use crate::error::Result;
 use crate::latency::Histogram;
 use crate::run::{JobFigures, Measure};
 use crate::target::{Target, TargetFile};
 use crate::workload::worker_threads::{Count, Stop, Worked, scaled, seconds, together};
 use crate::workload::{How, Ran, payload};
+use hectare_tools::error::Result;
 use std::thread;
 use std::time::{Duration, Instant};
 

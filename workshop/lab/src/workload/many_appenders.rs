@@ -5,10 +5,10 @@
 //! interleaves the files, and KiB per extent measures how finely. The kernel's series was measured with 4
 //! KiB, 64 threads, 1 GiB a file, by fallocate.
 
-use crate::error::Result;
 use crate::target::Target;
 use crate::workload::worker_threads::{Count, Stop, measure, seconds, together};
 use crate::workload::{How, Ran, payload, size};
+use hectare_tools::error::Result;
 use std::time::Duration;
 
 /// What a thread does.

@@ -5,8 +5,8 @@
 //! arguments. It prints `ready`, waits for a byte on standard input, works until that ends, and prints its
 //! counts, or why it failed, in one line. So a parent that dies ends its children, too.
 
-use crate::error::{Error, Result};
 use crate::workload::worker_threads::{Count, Stop, Worked};
+use hectare_tools::error::{Error, Result};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;

@@ -13,12 +13,12 @@
 //! In a directory the host's page cache is bypassed where the file system can, and a fallback is reported.
 //! Memory for direct requests has to be aligned, so each thread has an aligned buffer.
 
-use crate::error::{Error, Result};
 use crate::run::{JobFigures, Measure};
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile};
 use crate::workload::worker_threads::{Count, Ramp, Stop, Worked, digits, measure, ramped, seconds};
 use crate::workload::{Ran, payload, size};
+use hectare_tools::error::{Error, Result};
 use hectare_units::random::SplitMix64;
 use hectare_units::{index_of, u64_of, usize_of};
 use std::sync::OnceLock;

@@ -14,10 +14,10 @@
 //! kernel's mount makes the same requests of them. The publication does not say how the published runs came
 //! by their goal.
 
-use crate::error::Result;
 use crate::target::Target;
 use crate::workload::worker_threads::{Count, Stop, digits, measure, seconds, share, together};
 use crate::workload::{Ran, payload, size};
+use hectare_tools::error::Result;
 
 /// What the threads do together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,10 +9,10 @@
 //! written at random here. fio preallocates a file by one fallocate before it writes, unless its job says
 //! otherwise: [`Options::allocate`] does so.
 
-use crate::error::{Error, Result};
 use crate::target::{Target, TargetFile};
 use crate::workload::worker_threads::{Count, Stop, measure, seconds, share, together};
 use crate::workload::{Ran, payload, size};
+use hectare_tools::error::{Error, Result};
 use hectare_units::random::SplitMix64;
 use serde::Serialize;
 

@@ -4,8 +4,8 @@
 //! two operations to see whether its time is over: the caller's thread does, and sets a flag. The same holds
 //! for a ramp, a time of work before the measurement begins.
 
-use crate::error::Result;
 use crate::run::{Measure, float};
+use hectare_tools::error::Result;
 use hectare_units::{u64_of, usize_of};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -203,7 +203,7 @@ mod tests {
         };
         assert!(ramped(2, &ramp, Some(Duration::from_secs(3600)), work).is_err());
     }
-    use crate::error::Error;
+    use hectare_tools::error::Error;
 
     #[test]
     fn shares_add_up() {

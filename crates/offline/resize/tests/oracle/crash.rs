@@ -357,7 +357,7 @@ fn a_power_cut_loses_nothing() {
 fn many_power_cuts_lose_nothing() {
     let count = std::env::var("HECTARE_RESIZE_STATES").ok().and_then(|count| count.parse().ok());
     let Some(count) = count else {
-        skip!("many_power_cuts_lose_nothing", "long; cargo xtask resize --states N runs it");
+        skip!("many_power_cuts_lose_nothing", "long; cargo hunt resize --states N runs it");
     };
     judge_all("many_power_cuts_lose_nothing", count);
 }

@@ -58,7 +58,7 @@ fn regression_a_last_group_too_short_for_its_backup_is_left_out() {
 fn many_random_pairs_agree_with_resize2fs() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let Some(count) = number("HECTARE_RESIZE_PAIRS") else {
-        skip!("many_random_pairs_agree_with_resize2fs", "long; cargo xtask resize runs it");
+        skip!("many_random_pairs_agree_with_resize2fs", "long; cargo hunt resize runs it");
     };
     let seed = number("HECTARE_RESIZE_SEED").unwrap_or(1);
     let mut failed = Vec::new();

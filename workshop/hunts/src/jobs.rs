@@ -1,0 +1,18 @@
+//! The hunts as jobs of a command line: their options, their progress, and what they leave.
+
+pub(crate) mod boot;
+pub(crate) mod ceph;
+pub(crate) mod conform;
+pub(crate) mod corpus;
+pub(crate) mod crash;
+pub(crate) mod fuzz;
+pub(crate) mod killed;
+pub(crate) mod peers;
+pub(crate) mod portable;
+pub(crate) mod remote;
+pub(crate) mod repair;
+pub(crate) mod resize;
+pub(crate) mod salvage;
+pub(crate) mod sanitize;
+pub(crate) mod soak;
+pub(crate) mod stress;

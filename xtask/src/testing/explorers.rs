@@ -1,0 +1,47 @@
+//! The schedule explorers of the allocator (shuttle, loom), which need it built with their locks in the place of the
+//! real ones: minutes, to show again what was shown before. So they run when the sources differ from those that they
+//! last passed with, whose hash is kept with the project ([`EXPLORED`]); `make hunt` runs them always.
+
+use super::report::Tally;
+use super::runner;
+use hectare_tools::steps::root;
+use hectare_tools::tree_hash::tree_hash;
+use std::process::Command;
+
+/// The hash of the sources that they last passed with.
+const EXPLORED: &str = "crates/core/alloc/explored";
+/// What they explore: the allocator, and what it stands on.
+const SOURCES: [&str; 4] = [
+    "crates/core/alloc/src",
+    "crates/core/alloc/Cargo.toml",
+    "crates/core/alloc/tests",
+    "crates/base/units/src",
+];
+
+/// Tests under an explorer: what to build, and which tests. An explorer's lock works only inside its run, so
+/// the others can't be run with it. The numbers of schedules in them are chosen for all to take some seconds.
+const EXPLORERS: [&[&str]; 3] = [
+    &["-p", "hectare-alloc", "--features", "shuttle", "--test", "shuttle"],
+    &["-p", "hectare-alloc", "--features", "shuttle", "--lib", "--", "random_schedules", "refusal_tests"],
+    &["-p", "hectare-alloc", "--features", "loom", "--lib", "--", "every_schedule"],
+];
+
+/// Runs them if what they explore has changed, and notes that they passed.
+pub(super) fn run(tally: &mut Tally, set: impl Fn(&mut Command)) {
+    let now = tree_hash(&root(), &SOURCES);
+    let kept = std::fs::read_to_string(root().join(EXPLORED)).unwrap_or_default();
+    if kept.trim() == now {
+        println!("\nthe schedules of the allocator were explored with these sources ({EXPLORED})");
+        return;
+    }
+    let failed = tally.failures();
+    for explorer in EXPLORERS {
+        runner::by_cargo(tally, explorer, &set);
+    }
+    if tally.failures() == failed {
+        match std::fs::write(root().join(EXPLORED), now + "\n") {
+            Ok(()) => println!("{EXPLORED} is new: commit it, or each run explores again"),
+            Err(error) => tally.fail(&format!("{EXPLORED}: {error}")),
+        }
+    }
+}
