@@ -1,17 +1,16 @@
 //! The history from [`START`] on: the form of each commit.
 //!
-//! A commit is one change. Its subject has at most 72 characters, begins with a capital letter (an
-//! imperative, which can't be checked) and names the change, not the occasion; its body says why. Merges are
-//! not looked at.
+//! A commit is one change. Its subject is `area: what changes` (an imperative, which can't be checked), has at most 72
+//! characters, and names the change, not the occasion; its body says why. Merges are not looked at.
 //!
 //! Without git, or in a clone too shallow to have the start, nothing can be checked, which is a warning.
 
 use super::{Finding, Severity};
-use crate::steps::{quiet, root};
+use hectare_tools::steps::{quiet, root};
 use std::process::Command;
 
 /// The last commit before the rule.
-const START: &str = "bf46109";
+const START: &str = "8e80f391";
 const SUBJECT_MAX: usize = 72;
 /// Subjects that name an occasion.
 const OCCASIONS: [&str; 5] = ["review", "tidy", "fix review", "cleanup", "wip"];
@@ -37,10 +36,12 @@ fn check_commit(commit: &str) -> Vec<Finding> {
     if subject.chars().count() > SUBJECT_MAX {
         faults.push(format!("a subject of {} characters; at most {SUBJECT_MAX}", subject.chars().count()));
     }
-    if !subject.starts_with(|c: char| c.is_uppercase()) || subject.ends_with('.') {
-        faults.push("a subject begins with a capital letter and has no full stop".to_owned());
+    let (area, change) = subject.split_once(": ").unwrap_or_default();
+    let is_area = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_/., ".contains(c);
+    if area.is_empty() || !area.chars().all(is_area) || subject.ends_with('.') {
+        faults.push("a subject is `area: what changes`, without a full stop".to_owned());
     }
-    let lower = subject.to_lowercase();
+    let lower = change.to_lowercase();
     if OCCASIONS.iter().any(|occasion| lower == *occasion || lower.starts_with(&format!("{occasion} the"))) {
         faults.push("a subject says what changes".to_owned());
     }
@@ -66,10 +67,11 @@ mod tests {
 
     #[test]
     fn each_fault_of_a_commit_is_found() {
-        assert_eq!(faults("Count waits as contention", "They are.\n"), 0);
-        assert_eq!(faults(&"A".repeat(73), "Why."), 1);
-        assert_eq!(faults("count waits.", "Why."), 1);
-        assert_eq!(faults("Review", "Why."), 1);
-        assert_eq!(faults("Tidy the allocator", " \n"), 2);
+        assert_eq!(faults("alloc: count waits as contention", "They are.\n"), 0);
+        assert_eq!(faults(&format!("alloc: {}", "a".repeat(73)), "Why."), 1);
+        assert_eq!(faults("alloc: count waits.", "Why."), 1);
+        assert_eq!(faults("engine: review", "Why."), 1);
+        assert_eq!(faults("Count waits", "Why."), 1);
+        assert_eq!(faults("alloc: tidy the allocator", " \n"), 2);
     }
 }
