@@ -34,7 +34,7 @@ struct Mutation {
     text: &'static str,
     /// The replacement.
     with: &'static str,
-    /// Tests that fail then: the file below `tests`, or `lib`, and the name.
+    /// Tests that fail then: the module of `tests/alloc`, or `lib`, and the name.
     tests: &'static [(&'static str, &'static str)],
 }
 
@@ -99,7 +99,7 @@ impl Copy {
         let copy = Self { source: folder.join("source"), target: folder.join("target") };
         let _ = fs::remove_dir_all(&copy.source); // of the last run
         fs::create_dir_all(&copy.source).map_err(|error| format!("{}: {error}", copy.source.display()))?;
-        for part in ["Cargo.toml", "Cargo.lock", "bindings", "crates", "xtask", "fuzz"] {
+        for part in ["Cargo.toml", "Cargo.lock", "crates", "workshop", "xtask"] {
             copy_all(&root().join(part), &copy.source.join(part))?;
         }
         Ok(copy)
@@ -132,7 +132,7 @@ impl Copy {
             return Err(format!("it does not compile:\n{}", String::from_utf8_lossy(&built.stderr)));
         }
         let mut run = self.cargo(target);
-        run.args(["--", "--exact", test]).stdout(Stdio::piped()).stderr(Stdio::null());
+        run.args(["--", "--exact", &path_of(target, test)]).stdout(Stdio::piped()).stderr(Stdio::null());
         let output = ended(&mut run)?;
         match output.as_deref() {
             Some(output) if output.contains("test result: ok. 1 passed") => Ok(false),
@@ -147,10 +147,15 @@ impl Copy {
         cargo.args(["test", "--quiet", "--offline", "--package", "hectare-alloc"]);
         match target {
             "lib" => cargo.arg("--lib"),
-            file => cargo.args(["--test", file]),
+            _ => cargo.args(["--test", "alloc"]),
         };
         cargo
     }
+}
+
+/// The name by which a test program has a test.
+fn path_of(target: &str, test: &str) -> String {
+    if target == "lib" { test.to_owned() } else { format!("{target}::{test}") }
 }
 
 /// A command's output; `None` if it did not end in time.
@@ -229,7 +234,7 @@ mod tests {
                 // search::plan::tests::name is in src/search/plan.rs, or in a file of its own beside it.
                 let (path, name) = match test.rsplit_once("::tests::") {
                     Some((module, name)) => (format!("src/{}", module.replace("::", "/")), name),
-                    None => (format!("tests/{target}"), *test),
+                    None => (format!("tests/alloc/{target}"), *test),
                 };
                 let files = [format!("{path}.rs"), format!("{path}/tests.rs")];
                 let has = |file: &String| {

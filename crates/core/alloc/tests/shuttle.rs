@@ -4,8 +4,9 @@
 //! Run with `cargo test -p hectare-alloc --features shuttle --test shuttle`.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(feature = "shuttle")]
 
+#[allow(dead_code)] // it uses some of it
+#[path = "alloc/common.rs"]
 mod common;
 
 use common::{Disk, Txn};

@@ -1,12 +1,7 @@
 //! What is read from the source, and when: of a volume with a hundred million groups only what is touched.
 //! And that this overlooks nothing.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::{Txn, Unreadable};
+use crate::common::{Txn, Unreadable};
 use hectare_alloc::{AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Tunables};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, usize_of};
 use std::ops::Range;

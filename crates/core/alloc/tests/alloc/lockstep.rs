@@ -2,12 +2,7 @@
 //! after each event everything that can be counted is compared. All policies, with and without index,
 //! classes, flex groups, stripes and discard.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::{Disk, Txn};
+use crate::common::{Disk, Txn};
 use hectare_alloc::{
     AllocError, Allocator, Claim, Config, DiscardRun, Layout, Policy, Purpose, Recording, Request,
     Reservation, Run, Tunables,

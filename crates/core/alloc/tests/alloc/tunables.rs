@@ -1,11 +1,6 @@
 //! Tunables set while a volume is in use apply to the next request.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::Disk;
+use crate::common::Disk;
 use hectare_alloc::{
     Allocator, Config, FileRequest, Layout, Policy, Preallocation, Request, Reservation, StatsSnapshot,
     Tunables,

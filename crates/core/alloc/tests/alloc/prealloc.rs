@@ -1,10 +1,6 @@
 //! Space kept for files: where pieces end up, that nothing is given twice, and that all of it comes back.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-
-mod common;
-
-use common::{Disk, Txn};
+use crate::common::{Disk, Txn};
 use hectare_alloc::{
     AllocError, Allocator, Config, FileRequest, Layout, Mechanism, Policy, Preallocation, Request, Run,
     Window,

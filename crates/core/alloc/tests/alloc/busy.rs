@@ -2,12 +2,7 @@
 //! criterion but the last, which waits, and the goal, which waits unless that is switched off; without the
 //! mechanisms it waits everywhere.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::{Disk, Unreadable};
+use crate::common::{Disk, Unreadable};
 use hectare_alloc::{
     Allocator, Config, FileRequest, GroupSource, Layout, Mechanism, Policy, Preallocation, Recording,
     Request, Reservation, StatsSnapshot, Trace, Tunables, What, Why,

@@ -1,11 +1,6 @@
 //! Real threads on one allocator, ending in a full recount.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::{Disk, Txn};
+use crate::common::{Disk, Txn, Unreadable};
 use hectare_alloc::{
     AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Reservation, Run, Tunables,
 };
@@ -275,11 +270,11 @@ fn groups_that_can_not_serve_are_not_loaded() {
 struct Liar(Layout);
 
 impl GroupSource for Liar {
-    type Error = common::Unreadable;
+    type Error = Unreadable;
 
     fn load(&self, group: GroupNr) -> Result<Vec<u64>, Self::Error> {
         match group.get() {
-            0 => Err(common::Unreadable(group)),
+            0 => Err(Unreadable(group)),
             1 => Ok(vec![0xff]),
             2 => Ok(Vec::new()),
             _ => Ok(vec![0; 900]),
@@ -314,7 +309,7 @@ fn misuse_is_refused_by_name() {
     let mut txn = Txn(TxnId::new(1));
     let run = |start, len| Run::new(ClusterNr::new(start), Clusters::new(len));
     let held = allocator.reserve(&Request::new(ClusterNr::new(10), Clusters::new(4))).unwrap();
-    let refused = |result: Result<(), AllocError<common::Unreadable>>| result.unwrap_err().to_string();
+    let refused = |result: Result<(), AllocError<Unreadable>>| result.unwrap_err().to_string();
     assert_eq!(refused(allocator.free(held.run(), &mut txn)), "cluster 10 is freed but is not in use");
     assert_eq!(
         refused(allocator.mark_used(run(8, 4))),

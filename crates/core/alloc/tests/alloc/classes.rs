@@ -1,11 +1,6 @@
 //! Size classes as the policies use them.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::{Disk, Txn};
+use crate::common::{Disk, Txn};
 use hectare_alloc::{Allocator, Config, Layout, Mechanism, Policy, Request, Reservation, Run, Tunables};
 use hectare_units::{ClusterNr, Clusters, TxnId};
 use std::sync::{Barrier, Mutex};

@@ -1,11 +1,6 @@
 //! Each pass serves the requests it should, as the counters show.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::{Disk, Txn};
+use crate::common::{Disk, Txn};
 use hectare_alloc::{
     AllocError, Allocator, Config, Layout, Mechanism, PassStats, PassesStats, Policy, Request, Reservation,
     Run, Tunables,

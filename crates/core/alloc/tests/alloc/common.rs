@@ -1,7 +1,5 @@
 //! What the allocator's tests share: a source in memory, transactions, random numbers.
 
-#![allow(dead_code)] // each test uses some of it
-
 use hectare_alloc::{GroupSource, Layout, Run, Transaction};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, usize_of};
 use std::sync::Mutex;

@@ -1,11 +1,6 @@
 //! What is recorded of requests: on small volumes where each reason must appear, within the bounds on cost.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-#![cfg(not(any(feature = "shuttle", feature = "loom")))]
-
-mod common;
-
-use common::{Disk, Unreadable};
+use crate::common::{Disk, Unreadable};
 use hectare_alloc::{
     Allocator, Answer, Config, Criterion, Ended, FileRequest, GoalFrom, GroupSource, Layout, Mechanism,
     NotMade, Policy, Preallocation, Recording, Request, RequestTrace, Stage, Tunables, What, Why, Window,
