@@ -1,8 +1,6 @@
 //! Opening, creating and publishing: what is allowed, what is refused with which error, and what is left
 //! behind.
 
-#![allow(clippy::unwrap_used)] // a failing helper fails its test; sizes here are small
-
 use hectare_device::{Device, Error, FileDevice, FileOptions, Overwrite, Reason};
 use hectare_units::Bytes;
 use std::fs::{self, File, Permissions};
@@ -65,7 +63,7 @@ const HELD: &str = "HECTARE_TEST_HELD";
 
 #[test]
 fn another_process_with_the_lock_is_named() {
-    const NAME: &str = "another_process_with_the_lock_is_named";
+    const NAME: &str = "opening::another_process_with_the_lock_is_named";
     if !IS_LINUX {
         return;
     }

@@ -3,10 +3,6 @@
 //! A stack that this machine cannot make (no direct I/O on the host file system, no loop devices without
 //! root) is skipped by name.
 
-// A failing helper fails its test; sizes here are small.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
-
-#[path = "behaviour/stacks.rs"]
 mod stacks;
 
 use hectare_device::{Device, Operation, Reason};

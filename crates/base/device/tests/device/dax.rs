@@ -1,9 +1,5 @@
 //! Mapped files: what is refused, what happens where memory ends, and that pages are written and read whole.
 
-#![cfg(all(target_os = "linux", not(hectare_portable)))]
-// A failing helper fails its test; sizes here are small.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
-
 use hectare_device::{DaxDevice, Device, FileDevice, FileOptions, Overwrite, Reason};
 use hectare_units::Bytes;
 use std::os::unix::fs::MetadataExt;
