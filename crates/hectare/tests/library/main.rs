@@ -2,15 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that can't go on fails
 
-#[path = "library/beside_std.rs"]
 mod beside_std;
-#[path = "library/devices.rs"]
 mod devices;
-#[path = "library/examples.rs"]
 mod examples;
-#[path = "library/files.rs"]
 mod files;
-#[path = "library/names.rs"]
 mod names;
 
 use hectare::device::{Bytes, Device, MemoryDevice};
