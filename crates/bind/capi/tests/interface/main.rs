@@ -4,15 +4,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that can't go on fails
 
-#[path = "interface/installed.rs"]
 mod installed;
-#[path = "interface/misuse.rs"]
 mod misuse;
-#[path = "interface/nbdkit.rs"]
 mod nbdkit;
-#[path = "interface/operations.rs"]
 mod operations;
-#[path = "interface/same_bytes.rs"]
 mod same_bytes;
 
 use hectare_oracle::skip_part;
