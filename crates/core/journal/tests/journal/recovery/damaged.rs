@@ -1,9 +1,9 @@
 //! Damaged journals: the result is an error, or the state after some prefix of the transactions.
 
-use crate::kernel::{has_blocks, left_by_the_kernel, storm};
-use crate::logs::{LogWriter, Random};
-use crate::volume::Volume;
-use crate::written::fresh;
+use crate::recovery::kernel::{has_blocks, left_by_the_kernel, storm};
+use crate::recovery::logs::{LogWriter, Random};
+use crate::recovery::volume::Volume;
+use crate::recovery::written::fresh;
 use hectare_device::MemoryDevice;
 use hectare_journal::format::{
     Checksum, HEADER_LEN, JournalCompat, JournalIncompat, JournalSuperblock, MAGIC,
@@ -47,7 +47,7 @@ fn visible(states: &[State]) -> Vec<State> {
 fn a_flipped_bit_gives_an_error_or_an_earlier_state() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("damaged::a_flipped_bit", reason),
+        Err(reason) => skip!("recovery::damaged::a_flipped_bit", reason),
     };
     let mut errors = 0;
     for (i, incompat) in [JournalIncompat::CSUM_V2, JournalIncompat::CSUM_V3].into_iter().enumerate() {
@@ -84,7 +84,7 @@ fn a_flipped_bit_gives_an_error_or_an_earlier_state() {
 fn a_flipped_bit_of_a_log_without_checksums_does_no_harm_to_others() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("damaged::without_checksums", reason),
+        Err(reason) => skip!("recovery::damaged::without_checksums", reason),
     };
     let (log, _) = log_and_states(&plain, JournalIncompat::empty(), 77);
     let mut random = Random(5);
@@ -113,7 +113,7 @@ fn damage(log: &LogWriter, what: &str, skipped: usize) -> (Volume, LogicalBlock)
 fn with_async_commit_the_last_transaction_may_be_torn_but_no_other() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("damaged::with_async_commit", reason),
+        Err(reason) => skip!("recovery::damaged::with_async_commit", reason),
     };
     let incompat = JournalIncompat::CSUM_V3 | JournalIncompat::ASYNC_COMMIT;
     let mut log = LogWriter::new(plain, JournalCompat::empty(), incompat, 0, 7);
@@ -141,7 +141,7 @@ fn with_async_commit_the_last_transaction_may_be_torn_but_no_other() {
 fn what_an_earlier_turn_of_the_log_left_is_its_end_and_no_damage() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("damaged::an_earlier_turn", reason),
+        Err(reason) => skip!("recovery::damaged::an_earlier_turn", reason),
     };
     let incompat = JournalIncompat::CSUM_V3;
     let mut log = LogWriter::new(plain, JournalCompat::empty(), incompat, 0, 7);
@@ -171,7 +171,7 @@ fn damage_to_a_transaction_of_the_kernel_with_the_first_checksum_shows() {
     let args = ["-b", "1024", "-J", "size=2", "-O", "^metadata_csum"];
     let volume = match left_by_the_kernel(&args, "journal_checksum", |root| storm(root, 3), has_blocks) {
         Ok((volume, _)) => volume,
-        Err(reason) => skip!("damaged::the_first_checksum", reason),
+        Err(reason) => skip!("recovery::damaged::the_first_checksum", reason),
     };
     assert_eq!(volume.journal_superblock().checksum(), Checksum::V1);
     let copy = *volume.recovery().unwrap().blocks().values().next().unwrap();

@@ -1,6 +1,6 @@
 //! Journals that debugfs wrote.
 
-use crate::volume::{Volume, assert_as_e2fsck};
+use crate::recovery::volume::{Volume, assert_as_e2fsck};
 use hectare_journal::format::{Checksum, MAGIC};
 use hectare_oracle::{Skip, debugfs_write, mke2fs, skip};
 use hectare_units::BlockNr;
@@ -90,7 +90,7 @@ fn what_debugfs_wrote_is_replayed_as_e2fsck_does() {
     for form in &FORMS {
         println!("{:?} {}", form.mke2fs, form.open);
         if let Err(reason) = write_and_compare(form) {
-            skip!("debugfs::what_debugfs_wrote", reason);
+            skip!("recovery::debugfs::what_debugfs_wrote", reason);
         }
     }
 }

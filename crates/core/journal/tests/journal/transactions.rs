@@ -1,7 +1,5 @@
 //! Handles, the barrier and the commit, with real threads.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-
 use hectare_journal::{Commit, Credits, Journal};
 use hectare_units::TxnId;
 use std::collections::BTreeMap;

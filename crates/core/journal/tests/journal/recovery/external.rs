@@ -1,6 +1,6 @@
 //! External journals, made by mke2fs and written by debugfs.
 
-use crate::volume::{block_size, superblock};
+use crate::recovery::volume::{block_size, superblock};
 use hectare_device::{Device, MemoryDevice};
 use hectare_journal::recovery::{self, LogMap};
 use hectare_oracle::{Skip, debugfs_write, mke2fs, scratch, skip, tool};
@@ -91,7 +91,7 @@ fn refuses(bytes: &[u8], journal: &[u8]) {
 fn external_journals_are_replayed_as_e2fsck_does() {
     for size in ["1024", "4096"] {
         if let Err(reason) = replay(size) {
-            skip!("external::external_journals", reason);
+            skip!("recovery::external::external_journals", reason);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The allocator under the journal: reserve -> publish and free inside handles, rendered by the commit.
 
-#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
-
 use hectare_alloc::{AllocError, Allocator, Config, GroupSource, Layout, Request, Run};
 use hectare_journal::{Commit, Credits, Journal};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, u64_of};

@@ -1,6 +1,6 @@
 //! Fast commits that the kernel wrote, read record by record as debugfs prints them.
 
-use crate::kernel::left_by_the_kernel;
+use crate::recovery::kernel::left_by_the_kernel;
 use hectare_journal::format::FastRecord;
 use hectare_oracle::{debugfs, skip};
 use std::fs::{self, File};
@@ -49,7 +49,7 @@ fn named(tag: &str, entry: &hectare_journal::format::FastEntry) -> String {
 
 #[test]
 fn fast_commits_of_the_kernel_are_read_as_debugfs_reads_them() {
-    let test = "fast::fast_commits_of_the_kernel";
+    let test = "recovery::fast::fast_commits_of_the_kernel";
     let args = ["-b", "4096", "-O", "fast_commit", "-J", "size=8"];
     let volume = match left_by_the_kernel(&args, "", work, |recovery| recovery.fast_commits().len() >= 6) {
         Ok((volume, _)) => volume,

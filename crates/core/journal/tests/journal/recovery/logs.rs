@@ -1,6 +1,6 @@
 //! Logs written with our format code, as the journal will write them, and a model of their meaning.
 
-use crate::volume::Volume;
+use crate::recovery::volume::Volume;
 use hectare_journal::format::{
     JournalCompat, JournalIncompat, JournalSuperblock, LogFormat, MAGIC, needs_escape,
 };

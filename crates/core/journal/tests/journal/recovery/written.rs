@@ -1,7 +1,7 @@
 //! Logs of our own writing: e2fsck replays them to the same bytes as we do, and both to the intended ones.
 
-use crate::logs::{LogWriter, Random};
-use crate::volume::{Volume, assert_as_e2fsck};
+use crate::recovery::logs::{LogWriter, Random};
+use crate::recovery::volume::{Volume, assert_as_e2fsck};
 use hectare_journal::format::{JournalCompat, JournalIncompat, MAGIC};
 use hectare_oracle::{Skip, mke2fs, scratch, skip};
 use hectare_units::BlockNr;
@@ -60,29 +60,29 @@ fn each_form(test: &str, block_size: &str, step: usize) {
 
 #[test]
 fn logs_in_every_form_are_replayed_as_e2fsck_does_1k() {
-    each_form("written::in_every_form_1k", "1024", 1);
+    each_form("recovery::written::in_every_form_1k", "1024", 1);
 }
 
 #[test]
 fn logs_in_every_form_are_replayed_as_e2fsck_does_2k() {
-    each_form("written::in_every_form_2k", "2048", 1);
+    each_form("recovery::written::in_every_form_2k", "2048", 1);
 }
 
 #[test]
 fn logs_in_every_form_are_replayed_as_e2fsck_does_4k() {
-    each_form("written::in_every_form_4k", "4096", 1);
+    each_form("recovery::written::in_every_form_4k", "4096", 1);
 }
 
 #[test]
 fn logs_in_some_forms_are_replayed_as_e2fsck_does_64k() {
-    each_form("written::in_every_form_64k", "65536", 5);
+    each_form("recovery::written::in_every_form_64k", "65536", 5);
 }
 
 #[test]
 fn an_uncommitted_transaction_is_left_out() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("written::an_uncommitted_transaction", reason),
+        Err(reason) => skip!("recovery::written::an_uncommitted_transaction", reason),
     };
     let (compat, incompat) = (JournalCompat::empty(), JournalIncompat::CSUM_V3);
     let mut log = LogWriter::new(plain, compat, incompat, 0, 1);
@@ -100,7 +100,7 @@ fn an_uncommitted_transaction_is_left_out() {
 fn a_full_log_ends_after_one_turn() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("written::a_full_log", reason),
+        Err(reason) => skip!("recovery::written::a_full_log", reason),
     };
     let mut log = LogWriter::new(plain, JournalCompat::empty(), JournalIncompat::empty(), 1000, 1);
     let mut random = Random(99);
@@ -119,7 +119,7 @@ fn a_full_log_ends_after_one_turn() {
 fn a_block_outside_the_volume_or_inside_the_journal_is_refused_by_name() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("written::a_block_outside", reason),
+        Err(reason) => skip!("recovery::written::a_block_outside", reason),
     };
     let inside = plain.map.locate(hectare_units::LogicalBlock::new(77)).unwrap().0;
     for (nr, why) in
@@ -140,7 +140,7 @@ fn a_block_outside_the_volume_or_inside_the_journal_is_refused_by_name() {
 fn a_clean_journal_needs_nothing() {
     let plain = match fresh("1024") {
         Ok(volume) => volume,
-        Err(reason) => skip!("written::a_clean_journal", reason),
+        Err(reason) => skip!("recovery::written::a_clean_journal", reason),
     };
     let (recovered, recovery) = plain.recover().unwrap();
     assert!(!recovery.needed() && recovery.blocks().is_empty() && recovery.fast_commits().is_empty());

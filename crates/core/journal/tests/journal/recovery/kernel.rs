@@ -1,6 +1,6 @@
 //! Journals that the kernel left dirty: images copied while they are mounted.
 
-use crate::volume::{Volume, assert_as_e2fsck};
+use crate::recovery::volume::{Volume, assert_as_e2fsck};
 use hectare_journal::format::{Checksum, MAGIC};
 use hectare_journal::recovery::Recovery;
 use hectare_oracle::{KernelMount, Skip, assert_clean, mke2fs, scratch, skip, walk};
@@ -131,12 +131,12 @@ fn journals_of_the_kernel_are_replayed_as_e2fsck_does() {
         (small, "data=writeback,journal_async_commit", 8, Checksum::V3),
         (plain, "data=writeback,journal_async_commit", 8, Checksum::V1),
     ];
-    each("kernel::journals_of_the_kernel", &forms);
+    each("recovery::kernel::journals_of_the_kernel", &forms);
 }
 
 #[test]
 fn journalled_data_is_unescaped() {
-    let test = "kernel::journalled_data";
+    let test = "recovery::kernel::journalled_data";
     let args = ["-b", "1024", "-J", "size=2"];
     let has_escaped = |recovery: &Recovery| recovery.blocks().values().any(|copy| copy.escaped);
     let left = left_by_the_kernel(&args, "data=journal", |root| storm(root, 3), has_escaped);
