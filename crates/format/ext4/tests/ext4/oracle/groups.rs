@@ -1,6 +1,6 @@
 //! Group descriptors, bitmaps and the geometry behind them, as dumpe2fs lists them.
 
-use crate::volume::Volume;
+use crate::oracle::volume::Volume;
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_oracle::e2fsprogs::{Dump, GroupDump};

@@ -1,6 +1,6 @@
 //! Every inode in use, as debugfs prints it, and every field that a file can have.
 
-use crate::volume::Volume;
+use crate::oracle::volume::Volume;
 use hectare_ext4::inode::{Inode, Kind};
 use hectare_ext4::raw;
 use hectare_oracle::{Combo, KernelMount, Scale, Skip, Tree, scratch, tool};
@@ -19,7 +19,7 @@ fn source() -> &'static Path {
         let folder = scratch::fresh("inodes");
         for tree in TREES {
             if tree.needs_root() && !hectare_oracle::is_root() {
-                hectare_oracle::skip_part!(format!("core::inodes, {}", tree.name()), "needs root");
+                hectare_oracle::skip_part!(format!("oracle::inodes, {}", tree.name()), "needs root");
                 continue;
             }
             tree.make(&folder.join(tree.name()), &Scale::SMALL).unwrap();

@@ -5,8 +5,6 @@
 //! `mke2fs -d` where the kernel can't). What is compared is text: the lines the tools print are put together
 //! from our structures and must be the same. What is rendered must be the bytes it was parsed from.
 
-#![allow(clippy::unwrap_used)] // a failing helper fails its test
-
 mod checksums;
 mod groups;
 mod inodes;
@@ -49,7 +47,7 @@ fn new_volumes_are_read_as_dumpe2fs_reads_them() {
             },
         );
         if let Err(reason) = checked {
-            skip!("core::new_volumes_are_read_as_dumpe2fs_reads_them", reason);
+            skip!("oracle::new_volumes_are_read_as_dumpe2fs_reads_them", reason);
         }
     }
 }
@@ -65,7 +63,7 @@ fn filled_volumes_are_read_as_dumpe2fs_and_debugfs_read_them() {
             },
         );
         if let Err(reason) = checked {
-            hectare_oracle::skip_part!(format!("core::filled_volumes, {}", combo.name), reason);
+            hectare_oracle::skip_part!(format!("oracle::filled_volumes, {}", combo.name), reason);
         }
     }
 }
@@ -95,7 +93,7 @@ fn large_and_odd_shapes_are_read_as_dumpe2fs_reads_them() {
             },
         );
         if let Err(reason) = checked {
-            skip!("core::large_and_odd_shapes_are_read_as_dumpe2fs_reads_them", reason);
+            skip!("oracle::large_and_odd_shapes_are_read_as_dumpe2fs_reads_them", reason);
         }
     }
 }
@@ -106,7 +104,7 @@ fn every_wrong_checksum_is_refused_by_name() {
         let checked =
             on_image(|image| inodes::fill(&Combo::named(name), image), |image| checksums::check(image, name));
         if let Err(reason) = checked {
-            skip!("core::every_wrong_checksum_is_refused_by_name", reason);
+            skip!("oracle::every_wrong_checksum_is_refused_by_name", reason);
         }
     }
 }
@@ -124,7 +122,7 @@ fn fields_set_by_debugfs_are_read() {
             },
         );
         if let Err(reason) = checked {
-            skip!("core::fields_set_by_debugfs_are_read", reason);
+            skip!("oracle::fields_set_by_debugfs_are_read", reason);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The block as the reference tool makes it and the kernel keeps it.
 
-use crate::image::{Image, run, tool};
+use crate::kernel::image::{Image, run, tool};
 use hectare_ext4::mmp::{Mmp, SEQUENCE_FSCK, Status};
 use hectare_oracle::{KernelMount, MountError, mount::Access};
 use hectare_units::BlockNr;

@@ -1,6 +1,6 @@
 //! Attributes as the kernel and the reference tools see them.
 
-use crate::image::{Image, RawInode, getfattr, run, setfattr, tool};
+use crate::kernel::image::{Image, RawInode, getfattr, run, setfattr, tool};
 use hectare_ext4::Place;
 use hectare_ext4::xattr::{
     Area, Attr, How, Name, Value, block_hash, collect, find, inode_value_matches, layout, refcount, remove,

@@ -2,8 +2,6 @@
 //! can be asked everything without a panic. Overflow is checked in every profile, so arithmetic on numbers
 //! that validation let through shows here.
 
-#![allow(clippy::unwrap_used)] // a failing helper fails its test
-
 use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::{DeviceNumber, Inode};

@@ -1,6 +1,6 @@
 //! Inline files and directories as the kernel and the reference tools write them.
 
-use crate::image::{Image, RawInode};
+use crate::kernel::image::{Image, RawInode};
 use hectare_ext4::Place;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::xattr::{Area, Name, ValueRef};

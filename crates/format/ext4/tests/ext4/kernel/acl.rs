@@ -1,6 +1,6 @@
 //! ACLs as the kernel converts, inherits and changes them.
 
-use crate::image::{Image, getfattr, run, setfattr, tool};
+use crate::kernel::image::{Image, getfattr, run, setfattr, tool};
 use hectare_ext4::Place;
 use hectare_ext4::acl::{Acl, to_shown, to_stored};
 use hectare_ext4::xattr::{Area, Index, Name, Value, collect, find};

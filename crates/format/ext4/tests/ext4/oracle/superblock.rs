@@ -1,6 +1,6 @@
 //! Every field of the superblock that dumpe2fs prints.
 
-use crate::volume::Volume;
+use crate::oracle::volume::Volume;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::raw;
 use hectare_ext4::superblock::{SIZE, STATE_VALID, SuperBlock};

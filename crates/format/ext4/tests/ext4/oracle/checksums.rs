@@ -1,6 +1,6 @@
 //! One wrong bit in each structure that has a checksum, and the error that reports it.
 
-use crate::volume::Volume;
+use crate::oracle::volume::Volume;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;

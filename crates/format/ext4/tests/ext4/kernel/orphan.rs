@@ -1,6 +1,6 @@
 //! The orphan file as the reference tool makes it and the kernel fills it.
 
-use crate::image::{Image, run, tool};
+use crate::kernel::image::{Image, run, tool};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::orphan::{OrphanBlock, OrphanBlockMut};
 use hectare_units::{BlockNr, InodeNr};
