@@ -1,7 +1,5 @@
 //! Shared by the tests of whole volumes: mke2fs's arguments as options, and images made both ways.
 
-#![allow(dead_code)] // no test uses all of it
-
 use hectare_device::{
     CrashStates, Device, Discarded, FaultDevice, FileDevice, FileOptions, MemoryDevice, Operation, Outcome,
     OverlayDevice, Overwrite, RecordDevice, Rule,

@@ -1,11 +1,7 @@
 //! XFS volumes: the same bytes as mkfs.xfs writes, the same fields as xfs_db shows, clean for xfs_repair, and
 //! writable for the kernel.
 
-#![allow(clippy::unwrap_used)] // a test fails by panicking
-
-mod common;
-
-use common::{create, folder, is_long, two_at_a_time};
+use crate::common::{create, folder, is_long, two_at_a_time};
 use hectare_mkfs::parse_size;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
 use hectare_oracle::tool::{need, run};
@@ -306,7 +302,7 @@ fn volumes_of_all_sizes_are_those_of_mkfs_xfs() {
     for size in SIZES {
         match compare(size, "", true) {
             Ok(made) => assert!(made, "{size}"),
-            Err(reason) => skip!("volumes_of_all_sizes_are_those_of_mkfs_xfs", reason),
+            Err(reason) => skip!("xfs::volumes_of_all_sizes_are_those_of_mkfs_xfs", reason),
         }
     }
 }
@@ -322,7 +318,7 @@ const SHAPES: &[&str] = &[
 /// Every size with every shape: the same bytes and fields, clean, written by the kernel, and still clean.
 #[test]
 fn every_size_takes_every_shape() {
-    const TEST: &str = "every_size_takes_every_shape";
+    const TEST: &str = "xfs::every_size_takes_every_shape";
     let (small, large) = (["300m", "1g", "10g", "1t"], ["5t", "50t", "1p", "10p"]);
     let all = small.iter().map(|size| (size, true)).chain(large.iter().map(|size| (size, false)));
     for ((size, is_small), args) in all.flat_map(|of| SHAPES.iter().map(move |args| (of, args))) {
@@ -385,7 +381,7 @@ fn spot_check(image: &Path, plan: &Plan) -> Result<(), Skip> {
 /// Volumes that only some file systems can hold in a file: an exbibyte lies on an XFS volume of its own.
 #[test]
 fn volumes_of_exbibytes_are_written_as_planned() {
-    const TEST: &str = "volumes_of_exbibytes_are_written_as_planned";
+    const TEST: &str = "xfs::volumes_of_exbibytes_are_written_as_planned";
     if !is_long() {
         skip!(TEST, "long; set HECTARE_LONG=1");
     }
@@ -420,7 +416,7 @@ fn volumes_of_exbibytes_are_written_as_planned() {
 fn volumes_with_options_are_those_of_mkfs_xfs() {
     let cases: Vec<_> = CASES.iter().enumerate().collect();
     if let Err(reason) = two_at_a_time(&cases, |(at, (size, args))| compare(size, args, at % 8 == 0)) {
-        skip!("volumes_with_options_are_those_of_mkfs_xfs", reason);
+        skip!("xfs::volumes_with_options_are_those_of_mkfs_xfs", reason);
     }
 }
 
@@ -460,7 +456,7 @@ fn the_kernel_writes_into_volumes_that_stay_clean() {
         let image = folder.path().join("image");
         format(args, &image, bytes(size)).unwrap();
         if let Err(reason) = kernel_writes(&image, &format!("{size} {args}")) {
-            skip!("the_kernel_writes_into_volumes_that_stay_clean", reason);
+            skip!("xfs::the_kernel_writes_into_volumes_that_stay_clean", reason);
         }
     }
 }
@@ -482,13 +478,13 @@ fn what_differs_from_mkfs_xfs_is_clean_and_mounts() {
             Ok::<(), Skip>(())
         };
         if let Err(reason) = checked() {
-            skip!("what_differs_from_mkfs_xfs_is_clean_and_mounts", reason);
+            skip!("xfs::what_differs_from_mkfs_xfs_is_clean_and_mounts", reason);
         }
         // A kernel with small pages may take no such blocks; xfs_repair has judged it then.
         match KernelMount::attempt(&ours, hectare_oracle::mount::Access::ReadWrite, "nouuid") {
             Ok(mount) => mount.unmount(),
             Err(error) => {
-                skip_part!(format!("what_differs_from_mkfs_xfs_is_clean_and_mounts, {what}"), error);
+                skip_part!(format!("xfs::what_differs_from_mkfs_xfs_is_clean_and_mounts, {what}"), error);
             }
         }
     }

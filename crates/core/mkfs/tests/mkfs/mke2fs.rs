@@ -1,10 +1,6 @@
 //! The same volume as mke2fs makes of the same arguments, field by field and group by group, and clean.
 
-#![allow(clippy::unwrap_used)] // a test fails by panicking
-
-mod common;
-
-use common::{bytes, format, is_long, options, two_at_a_time};
+use crate::common::{self, bytes, format, is_long, options, two_at_a_time};
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::Plan;
 use hectare_oracle::e2fsprogs::try_mke2fs;
@@ -264,7 +260,7 @@ fn judge(folder: &Path, size: &str, args: &str) -> Result<Vec<String>, Skip> {
 
 #[test]
 fn a_volume_with_other_flex_groups_equals_that_of_mke2fs() {
-    const NAME: &str = "a_volume_with_other_flex_groups_equals_that_of_mke2fs";
+    const NAME: &str = "mke2fs::a_volume_with_other_flex_groups_equals_that_of_mke2fs";
     if is_long() {
         match judge(common::folder().path(), LONG.0, LONG.1) {
             Ok(wrong) => assert!(wrong.is_empty(), "{}", wrong.join("\n")),
@@ -280,7 +276,7 @@ fn volumes_equal_those_of_mke2fs() {
     let judged = two_at_a_time(CASES, |(size, args)| judge(common::folder().path(), size, args));
     let wrong = match judged {
         Ok(wrong) => wrong.concat(),
-        Err(reason) => skip!("volumes_equal_those_of_mke2fs", reason),
+        Err(reason) => skip!("mke2fs::volumes_equal_those_of_mke2fs", reason),
     };
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -303,6 +299,6 @@ fn a_journal_may_be_as_long_as_with_mke2fs() {
     });
     match judged {
         Ok(wrong) => assert_eq!(wrong.into_iter().flatten().collect::<Vec<String>>(), [""; 0]),
-        Err(reason) => skip!("a_journal_may_be_as_long_as_with_mke2fs", reason),
+        Err(reason) => skip!("mke2fs::a_journal_may_be_as_long_as_with_mke2fs", reason),
     }
 }

@@ -1,11 +1,7 @@
 //! Plans of ext4 volumes too large for mke2fs's shapes, walked without writing; and those that are small
 //! enough, judged by e2fsck and the kernel.
 
-#![allow(clippy::unwrap_used)] // a test fails by panicking
-
-mod common;
-
-use common::{folder, format, is_long, options};
+use crate::common::{folder, format, is_long, options};
 use hectare_device::{Device, SparseDevice};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -255,7 +251,7 @@ fn an_exbibyte_is_written_as_planned() {
 /// What others say of the largest volumes, which takes them no more than the superblock.
 #[test]
 fn dumpe2fs_reads_the_superblocks_of_the_largest() {
-    const TEST: &str = "dumpe2fs_reads_the_superblocks_of_the_largest";
+    const TEST: &str = "large::dumpe2fs_reads_the_superblocks_of_the_largest";
     for size in [10_000_000_000_000_000, EIB] {
         let folder = folder();
         let image = folder.path().join("image");
@@ -290,7 +286,7 @@ fn dumpe2fs_reads_the_superblocks_of_the_largest() {
 /// Volumes of sizes that e2fsck and the kernel can take here. Those that take minutes only when asked for.
 #[test]
 fn large_volumes_are_clean_and_mount() {
-    const TEST: &str = "large_volumes_are_clean_and_mount";
+    const TEST: &str = "large::large_volumes_are_clean_and_mount";
     for (size, shape, takes_minutes) in [
         (20 * TIB, "-t ext4", false),
         (200 * TIB, "-t ext4", true),

@@ -1,11 +1,7 @@
 //! Volumes judged by e2fsck and the kernel: odd sizes, used devices, contents, determinism.
 
-#![allow(clippy::unwrap_used)] // a test fails by panicking
-
-mod common;
-
-use common::{assert_no_volume_before_all_is_there, assert_no_volume_where_a_device_fails};
-use common::{bytes, create, folder, format, options};
+use crate::common::{assert_no_volume_before_all_is_there, assert_no_volume_where_a_device_fails};
+use crate::common::{bytes, create, folder, format, options};
 use hectare_device::{Device, MemoryDevice, Topology};
 use hectare_ext4::dir;
 use hectare_ext4::inode::{Inode, InodeFlags};
@@ -51,7 +47,7 @@ fn odd_sizes_give_clean_volumes_or_a_reason() {
             }
             match e2fsck(&image) {
                 Ok(report) => assert!(report.clean, "{kib} KiB {shape}: {}", report.output),
-                Err(reason) => skip!("odd_sizes_give_clean_volumes_or_a_reason", reason),
+                Err(reason) => skip!("volume::odd_sizes_give_clean_volumes_or_a_reason", reason),
             }
         }
     }
@@ -61,7 +57,7 @@ fn odd_sizes_give_clean_volumes_or_a_reason() {
 /// Small groups whose own blocks find too little room, the largest share for root, the largest clusters.
 #[test]
 fn unusual_options_give_clean_volumes_or_a_reason() {
-    const NAME: &str = "unusual_options_give_clean_volumes_or_a_reason";
+    const NAME: &str = "volume::unusual_options_give_clean_volumes_or_a_reason";
     let folder = folder();
     let image = folder.path().join("image");
     for (size, shape, is_made) in [
@@ -91,7 +87,7 @@ fn unusual_options_give_clean_volumes_or_a_reason() {
 /// are, or the volume was refused.
 #[test]
 fn reserved_descriptors_give_way_to_inodes() {
-    const NAME: &str = "reserved_descriptors_give_way_to_inodes";
+    const NAME: &str = "volume::reserved_descriptors_give_way_to_inodes";
     let folder = folder();
     let image = folder.path().join("image");
     let shape = "-t ext4 -b 1024 -O ^has_journal -N 211900";
@@ -142,7 +138,7 @@ fn a_used_device_is_wiped_where_it_matters() {
         assert_eq!(start, [0; 1024]);
         drop(device);
         if let Err(reason) = assert_clean(&image) {
-            skip!("a_used_device_is_wiped_where_it_matters", reason);
+            skip!("volume::a_used_device_is_wiped_where_it_matters", reason);
         }
     }
 }
@@ -207,7 +203,7 @@ fn the_superblocks_of_an_old_xfs_volume_are_wiped() {
 /// The kernel mounts what was made, with a file written and read again.
 #[test]
 fn the_kernel_mounts_and_uses_the_volumes() {
-    const TEST: &str = "the_kernel_mounts_and_uses_the_volumes";
+    const TEST: &str = "volume::the_kernel_mounts_and_uses_the_volumes";
     let folder = folder();
     for (i, (size, shape)) in [
         ("2M", "-t ext4"),
@@ -413,7 +409,7 @@ fn contents_are_part_of_the_first_write() {
         execute(&plan, &device, &files, 2).unwrap();
         drop(device);
         if let Err(reason) = assert_clean(&image) {
-            skip!("contents_are_part_of_the_first_write", reason);
+            skip!("volume::contents_are_part_of_the_first_write", reason);
         }
     }
 }
@@ -451,7 +447,7 @@ fn the_overhead_adds_up() {
         assert!(parts.free.get() - space < u64::from(plan.geometry().cluster_blocks()), "{shape}");
         let dump = match dumpe2fs(&image) {
             Ok(dump) => dump,
-            Err(reason) => skip!("the_overhead_adds_up", reason),
+            Err(reason) => skip!("volume::the_overhead_adds_up", reason),
         };
         assert_eq!(dump.number("Free blocks"), parts.free.get(), "{shape}");
         let capacity = capacity(&args(shape), bytes(size)).unwrap();

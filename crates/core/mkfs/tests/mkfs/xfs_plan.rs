@@ -1,11 +1,7 @@
 //! Plans of XFS volumes walked without writing, up to the largest; and their execution on devices that are
 //! not fresh, or that fail.
 
-#![allow(clippy::unwrap_used)] // a test fails by panicking
-
-mod common;
-
-use common::{assert_no_volume_before_all_is_there, assert_no_volume_where_a_device_fails, folder};
+use crate::common::{assert_no_volume_before_all_is_there, assert_no_volume_where_a_device_fails, folder};
 use crc_fast::{CrcAlgorithm, checksum};
 use hectare_device::{Device, FileOptions, Overwrite, Topology};
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
