@@ -1,10 +1,6 @@
 //! Sources given by mistake: disk images, container images, empty archives.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hectare_oracle::skip;

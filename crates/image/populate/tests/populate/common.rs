@@ -1,7 +1,5 @@
 //! Shared code of the tests of sources: directories to read, tools to run, and trees as comparable values.
 
-#![allow(dead_code)] // each test file uses its part
-
 use hectare_populate::{Error, Kind, NodeId, Options, Source, Timestamp, Tree};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,10 +1,6 @@
 //! Container images as sources: layouts and archives made here byte by byte, right and wrong.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hectare_populate::{Options, Platform, Reference, Source, Tree};

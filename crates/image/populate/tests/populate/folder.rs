@@ -1,10 +1,6 @@
 //! Directories as sources.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use hectare_oracle::{IS_LINUX, is_root, skip, skip_part};
 use hectare_populate::{Excludes, Kind, ModeChange, NodeId, Options, Timestamp, Tree};
 use std::fs;

@@ -1,10 +1,6 @@
 //! Several sources, one over the other.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use hectare_populate::{NodeId, Source, Tree};
 use std::fs;
 use std::path::Path;

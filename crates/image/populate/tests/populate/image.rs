@@ -1,7 +1,5 @@
 //! Whole images, judged by e2fsck and the kernel.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
 mod common;
 mod failures;
 mod kernel;

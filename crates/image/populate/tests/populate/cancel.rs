@@ -1,10 +1,6 @@
 //! Reading sources, cancelled at every checkpoint.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use hectare_device::Cancel;
 use hectare_populate::{Error, Options, Tree};
 use std::num::NonZeroUsize;

@@ -1,6 +1,6 @@
 //! Attribute values in inodes of their own (`ea_inode`): the kernel sees them, and e2fsck counts their users.
 
-use crate::common::*;
+use crate::image::common::*;
 use hectare_oracle::{IS_LINUX, assert_clean, skip, xattr};
 use hectare_populate::Size;
 use std::fs;

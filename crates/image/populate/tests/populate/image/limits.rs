@@ -1,6 +1,6 @@
 //! The limits of the format, and what lies beyond them.
 
-use crate::common::*;
+use crate::image::common::*;
 use hectare_oracle::{KernelMount, assert_clean, dumpe2fs, skip, trees};
 use hectare_populate::{Image, ImageError, Options, Size, Source, Tree};
 use hectare_units::Bytes;

@@ -1,7 +1,7 @@
 //! Every awkward tree, and every combination of options: e2fsck finds the image clean and the kernel sees the
 //! source.
 
-use crate::common::*;
+use crate::image::common::*;
 use hectare_device::{FileOptions, MemoryDevice};
 use hectare_oracle::{Entry, Scale, Tree as Awkward, assert_clean, skip_part, source, trees};
 use hectare_populate::{Size, Tree};

@@ -1,6 +1,6 @@
 //! Failures: one clear line, no panic, and nothing under the final name.
 
-use crate::common::*;
+use crate::image::common::*;
 use hectare_device::{FaultDevice, FileOptions, MemoryDevice, Operation, Outcome, Overwrite, Rule};
 use hectare_oracle::trees::Random;
 use hectare_oracle::{KernelMount, is_root, skip};
@@ -165,7 +165,7 @@ fn a_build_that_fails_leaves_nothing_under_the_final_name() {
 
 #[test]
 fn a_full_host_file_system_is_one_clear_error() {
-    const TEST: &str = "image::a_full_host_file_system";
+    const TEST: &str = "image::failures::a_full_host_file_system";
     let folder = tempfile::tempdir().unwrap();
     // A small volume of our own plays the host.
     let host = folder.path().join("host");
@@ -199,7 +199,7 @@ fn a_full_host_file_system_is_one_clear_error() {
 #[test]
 fn an_unreadable_file_is_named() {
     if is_root() {
-        skip!("image::an_unreadable_file_is_named", "root can read everything");
+        skip!("image::failures::an_unreadable_file_is_named", "root can read everything");
     }
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());

@@ -1,10 +1,6 @@
 //! Hostile archives: any bytes give a tree or an error, soon.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use hectare_populate::{Kind, Options, Tree};
 use proptest::prelude::*;
 use std::collections::BTreeSet;

@@ -1,10 +1,6 @@
 //! Archives as sources: GNU tar's archive of a directory gives the same tree as the directory.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use hectare_oracle::{is_root, skip, skip_part};
 use hectare_populate::{Excludes, Options, Source, Timestamp, Tree};
 use std::collections::BTreeMap;

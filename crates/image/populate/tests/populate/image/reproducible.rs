@@ -1,6 +1,6 @@
 //! The same bytes every time.
 
-use crate::common::*;
+use crate::image::common::*;
 use hectare_device::MemoryDevice;
 use hectare_mkfs::FormatOptions;
 use hectare_oracle::trees::Random;
