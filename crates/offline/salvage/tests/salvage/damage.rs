@@ -1,7 +1,5 @@
 //! Damage that the command line can't make: sectors that fail, and any bytes at all.
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue fails
-
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_oracle::{debugfs, mke2fs, skip, skip_part};
 use hectare_salvage::{Kind, NodeId, Options, Salvage, Step, Watch};

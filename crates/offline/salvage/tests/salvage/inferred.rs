@@ -1,7 +1,5 @@
 //! Volumes without any superblock: what comes out is what came out before.
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue fails
-
 use hectare_device::MemoryDevice;
 use hectare_oracle::{Skip, mke2fs, skip, skip_part};
 use hectare_salvage::{Error, Kind, NodeId, Options, Salvage, Step, Watch};
