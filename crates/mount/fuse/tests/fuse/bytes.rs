@@ -1,8 +1,6 @@
 //! Drives the adapter from bytes, without a mount: lifetimes that a kernel would hardly show, and requests
 //! that no kernel would send.
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue fails
-
 use hectare_device::MemoryDevice;
 use hectare_engine::{Caller, Changes, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Volume};
 use hectare_fuse::client::Client;
