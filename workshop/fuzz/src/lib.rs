@@ -7,11 +7,12 @@
 //! can do, and [`script`] everything that writing can
 //! ([`written`] runs it).
 //!
-//! The targets themselves are the programs in `src/bin`, one each. None of them needs a sanitizer: what is
-//! looked for are panics (assertions and overflow checks are on), hangs, and amplification: memory and time
-//! out of proportion to the input ([`measure`]). `cargo hunt fuzz` builds and runs them with libFuzzer.
-//! Without the feature `libfuzzer`, which that sets, a target runs the files it is given, or for some seconds
-//! changes to its kept inputs ([`smoke`], [`kept`]); the tests of this package do the latter.
+//! The targets themselves are [`targets`]. None of them needs a sanitizer: what is looked for are panics
+//! (assertions and overflow checks are on), hangs, and amplification: memory and time out of proportion to the
+//! input ([`measure`]). `cargo hunt fuzz` builds and runs them with libFuzzer, each as a program of its own.
+//! Without the feature `libfuzzer`, which that sets, the program `fuzz` runs a target on the files it is given,
+//! or for some seconds on changes to its kept inputs ([`smoke`], [`kept`]); the tests of this package do the
+//! latter.
 
 pub mod archive;
 pub mod bases;
@@ -24,41 +25,7 @@ pub mod repair;
 pub mod requests;
 pub mod script;
 pub mod smoke;
+pub mod targets;
 pub mod tree;
 pub mod walk;
 pub mod written;
-
-#[cfg(feature = "libfuzzer")]
-#[doc(hidden)]
-pub use libfuzzer_sys;
-
-/// The body of a target: what it does with the bytes of one input, within the limits of [`measure`].
-#[cfg(feature = "libfuzzer")]
-#[macro_export]
-macro_rules! target {
-    (|$bytes:ident: &[u8]| $body:expr) => {
-        $crate::count_heap!();
-
-        $crate::libfuzzer_sys::fuzz_target!(|$bytes: &[u8]| {
-            $crate::measure::bounded($bytes.len(), || $body);
-        });
-    };
-}
-
-/// The body of a target: what it does with the bytes of one input, within the limits of [`measure`]. The
-/// program does it as its command line says ([`smoke::main`]).
-#[cfg(not(feature = "libfuzzer"))]
-#[macro_export]
-macro_rules! target {
-    (|$bytes:ident: &[u8]| $body:expr) => {
-        $crate::count_heap!();
-
-        fn target($bytes: &[u8]) {
-            $body
-        }
-
-        fn main() -> std::process::ExitCode {
-            $crate::smoke::main(target)
-        }
-    };
-}

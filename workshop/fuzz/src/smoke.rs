@@ -7,6 +7,7 @@
 
 use crate::measure::{self, Cost};
 use crate::patch::EDGES;
+use crate::targets::{NAMES, Target, named};
 use crate::{bases, kept};
 use fastrand::Rng;
 use std::ffi::OsString;
@@ -24,22 +25,14 @@ const INPUT_MAX: usize = 8192;
 /// The most changes to an input.
 const CHANGES_MAX: usize = 5;
 
-/// Runs a target as the command line says: `FILE ...`, or `--smoke SECONDS KEPT INPUT`, where `KEPT` has the
-/// kept inputs (see [`kept`]) and `INPUT` is the file that has the input that runs.
-pub fn main(target: fn(&[u8])) -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let done = match words.as_slice() {
-        [smoke, seconds, kept, input] if smoke == "--smoke" => seconds
-            .to_str()
-            .and_then(|seconds| seconds.parse().ok())
-            .ok_or_else(|| io::Error::other("--smoke takes a number of seconds"))
-            .and_then(|seconds| changes(target, Duration::from_secs(seconds), kept.as_ref(), input.as_ref())),
-        files => files.iter().try_for_each(|file| {
-            let bytes = std::fs::read(file)?;
-            measure::bounded(bytes.len(), || target(&bytes));
-            Ok(())
-        }),
-    };
+/// Runs a target as the command line says: `TARGET FILE ...`, or `TARGET --smoke SECONDS KEPT INPUT`, where
+/// `KEPT` has the kept inputs (see [`kept`]) and `INPUT` is the file that has the input that runs.
+pub fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    let target = words.next().and_then(|name| named(name.to_str()?));
+    let done = target
+        .ok_or_else(|| io::Error::other(format!("usage: fuzz TARGET ...; targets: {}", NAMES.join(", "))))
+        .and_then(|target| run(target, &words.collect::<Vec<_>>()));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -49,8 +42,23 @@ pub fn main(target: fn(&[u8])) -> ExitCode {
     }
 }
 
+fn run(target: Target, words: &[OsString]) -> io::Result<()> {
+    match words {
+        [smoke, seconds, kept, input] if smoke == "--smoke" => {
+            let seconds = seconds.to_str().and_then(|seconds| seconds.parse().ok());
+            let seconds = seconds.ok_or_else(|| io::Error::other("--smoke takes a number of seconds"))?;
+            changes(target, Duration::from_secs(seconds), kept.as_ref(), input.as_ref())
+        }
+        files => files.iter().try_for_each(|file| {
+            let bytes = std::fs::read(file)?;
+            measure::bounded(bytes.len(), || target(&bytes));
+            Ok(())
+        }),
+    }
+}
+
 /// Runs the kept inputs, then changes to them until `time` is over.
-fn changes(target: fn(&[u8]), time: Duration, kept: &Path, input: &Path) -> io::Result<()> {
+fn changes(target: Target, time: Duration, kept: &Path, input: &Path) -> io::Result<()> {
     // A panic of any thread ends the program, as it does under libFuzzer.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -18,57 +18,25 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// An allocation without bound fails at once instead of filling the machine.
 const ADDRESS_SPACE_KIB: u64 = 4 << 20;
 
-macro_rules! targets {
+macro_rules! tests {
     ($($target:ident),* $(,)?) => {
         $(#[test]
         fn $target() {
-            holds(stringify!($target), env!(concat!("CARGO_BIN_EXE_", stringify!($target))));
+            holds(stringify!($target));
         })*
     };
 }
 
-targets![
-    walk,
-    write,
-    superblock,
-    inode,
-    extent,
-    directory,
-    xattr,
-    group_desc,
-    indirect,
-    small,
-    tar,
-    spec,
-    disk_spec,
-    container,
-    contexts,
-    check,
-    salvage,
-    journal,
-    fast_commit,
-    fast_written,
-    shift,
-    requests,
-    quota,
-    map_write,
-    inline_write,
-    fold_write,
-    quota_write,
-    nbd,
-    manifest,
-    lvm,
-    disk,
-];
+hectare_fuzz::with_targets!(tests);
 
-fn holds(target: &str, program: &str) {
+fn holds(target: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let work = tempfile::tempdir().unwrap();
     let (input, said) = (work.path().join("input"), work.path().join("said"));
     let seconds = if std::env::var_os("HECTARE_LONG").is_some() { SECONDS_LONG } else { SECONDS };
     let script = format!("ulimit -v {ADDRESS_SPACE_KIB} && exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
-    command.args(["-c", &script, program, "--smoke", &seconds.to_string()]);
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_fuzz"), target, "--smoke", &seconds.to_string()]);
     command.arg(here.join("kept").join(target)).arg(&input);
     command.stdin(Stdio::null()).stderr(File::create(&said).unwrap());
     let limit = Duration::from_secs(seconds) + PATIENCE;
