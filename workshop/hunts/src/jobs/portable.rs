@@ -3,7 +3,7 @@
 //! 1. The tests of the crates that are for any host, on Linux with `--cfg hectare_portable`: the standard library
 //!    takes the place of Linux's system calls. `rustix` and `libc` are then no dependencies of theirs (those of the
 //!    NBD client aside), so that what is missed does not compile. Of the command line they are those that need
-//!    neither the reference tools nor mounts (`cli/tests/any_host.rs`).
+//!    neither the reference tools nor mounts (`crates/hectare-cli/tests/any_host.rs`).
 //! 2. `cargo check` for Windows and macOS, and of the whole command for Linux with musl, with the standard libraries
 //!    of those that are installed (`rustup target add`). The C in `ring` (for TLS) is not compiled: checks don't link,
 //!    so a program that makes empty files stands in for the compiler.
