@@ -17,6 +17,7 @@ pub struct Output {
 
 impl Output {
     /// Standard output.
+    #[allow(clippy::new_without_default)] // locking standard output is no default
     pub fn new() -> Self {
         let stdout = std::io::stdout();
         let terminal = stdout.is_terminal();

@@ -199,7 +199,7 @@ fn without_huge_file_the_flag_means_nothing() {
         inode.sectors = u32::MAX.into();
         assert_eq!(round(&inode, &plain), inode);
         inode.sectors += 1; // more than the field holds: the nearest
-        assert_eq!(round(&inode, &plain).sectors, u32::MAX.into());
+        assert_eq!(round(&inode, &plain).sectors, u64::from(u32::MAX));
         let slot = slot_of(&inode, &plain);
         assert_eq!((&slot[0x1c..0x20], &slot[0x74..0x76]), (&low32(!0).to_le_bytes()[..], &[0, 0][..]));
     }
