@@ -24,6 +24,7 @@ pub mod e2fsprogs;
 pub mod feature_matrix;
 pub mod filled;
 pub mod fsck;
+mod locks;
 pub mod loops;
 pub mod mount;
 pub mod prometheus;

@@ -1,11 +1,17 @@
 //! A loop device over an image, detached when dropped.
 //!
-//! Hazards: loop devices are shared by the machine and the search for a free one races, so attaching retries.
-//! The kernel releases an image a moment after the last close, and dropping waits for that.
+//! Tests run in many processes at once, and the kernel's search for a free device races. So tests have numbers of
+//! their own, and a lock for each, which is held from before an image is attached until it is free again: no two
+//! test processes ever use a number at once.
+//!
+//! Hazards: the kernel releases an image a moment after the last close, and dropping waits for that. A killed
+//! test may leave a device in use, and others than tests may take one: such a number is passed over.
 
 use crate::wait::{PATIENCE, PAUSE};
-use crate::{Skip, is_root, tool};
-use std::fs;
+use crate::{Skip, is_root, locks, tool};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -20,6 +26,9 @@ pub enum Access {
     ReadOnly,
 }
 
+/// The numbers that tests use: so large that programs which search for a free device find others first.
+const NUMBERS: Range<u32> = 1000..1256;
+
 /// An image as a block device.
 #[derive(Debug)]
 #[must_use = "dropping it detaches"]
@@ -29,6 +38,8 @@ pub struct LoopDevice {
     /// Whether the kernel was asked to free it at its last close. Once it is free another process may attach its
     /// own image, which asking again would detach.
     detached: AtomicBool,
+    /// Held until the device is free.
+    _lock: File,
 }
 
 impl LoopDevice {
@@ -51,11 +62,48 @@ impl LoopDevice {
     /// # Panics
     /// As [`Self::new`].
     pub fn with_sectors(image: &Path, access: Access, sector: u32) -> Result<Self, Skip> {
+        let sector = sector.to_string();
+        let mut words = vec!["--sector-size", &sector];
+        words.extend((access == Access::ReadOnly).then_some("--read-only"));
+        Self::attach(image, &words)
+    }
+
+    /// Attaches an image, read-only, as a device with sectors of this many bytes and has the kernel look for
+    /// partitions.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn with_partitions(image: &Path, sector: u32) -> Result<Self, Skip> {
+        Self::attach(image, &["--read-only", "--partscan", "--sector-size", &sector.to_string()])
+    }
+
+    fn attach(image: &Path, words: &[&str]) -> Result<Self, Skip> {
         can_attach()?;
         // As in the kernel's report of its devices.
         let image = image.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", image.display()));
-        let path = attach(&image, access, sector)?;
-        Ok(Self { image, path, detached: AtomicBool::new(false) })
+        for number in NUMBERS {
+            let lock = locks::named(&format!("loop{number}"));
+            if lock.try_lock().is_err() {
+                continue;
+            }
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let mut losetup = tool::need("losetup")?;
+            losetup.args(words).args([&path, &image]);
+            let mut said = tool::run(&mut losetup);
+            if !said.succeeded() && make_node(&path, number) {
+                said = tool::run(&mut losetup);
+            }
+            if said.succeeded() {
+                return Ok(Self { image, path, detached: AtomicBool::new(false), _lock: lock });
+            }
+            if !said.stderr.contains("busy") {
+                return Err(Skip::new(format!("no loop device to be had: {}", said.stderr.trim())));
+            }
+        }
+        Err(Skip::new("all loop devices of the tests are in use"))
     }
 
     /// The device.
@@ -124,22 +172,33 @@ pub fn can_attach() -> Result<(), Skip> {
     tool::need("losetup").map(drop)
 }
 
-fn attach(image: &Path, access: Access, sector: u32) -> Result<PathBuf, Skip> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let mut losetup = tool::need("losetup")?;
-        losetup.args(["--find", "--show", "--sector-size", &sector.to_string()]);
-        if access == Access::ReadOnly {
-            losetup.arg("--read-only");
-        }
-        let said = tool::run(losetup.arg(image));
-        if said.succeeded() {
-            return Ok(PathBuf::from(said.stdout.trim()));
-        }
-        let raced = said.stderr.contains("busy") || said.stderr.contains("temporarily unavailable");
-        if !raced || Instant::now() > deadline {
-            return Err(Skip::new(format!("no loop device to be had: {}", said.stderr.trim())));
-        }
-        sleep(PAUSE);
+/// Makes the node of a device that losetup had the kernel add, where nothing else does; returns whether it did.
+fn make_node(path: &Path, number: u32) -> bool {
+    let device = fs::read_to_string(format!("/sys/block/loop{number}/dev")).unwrap_or_default();
+    let numbers = device.trim().split_once(':').map(|(major, minor)| (major.parse(), minor.parse()));
+    let Some((Ok(major), Ok(minor))) = numbers else { return false };
+    mknodat(CWD, path, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, makedev(major, minor)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skip;
+
+    #[test]
+    fn devices_in_use_at_once_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        File::create(&image).unwrap().set_len(1 << 20).unwrap();
+        let devices: Result<Vec<_>, Skip> =
+            (0..3).map(|_| LoopDevice::new(&image, Access::ReadOnly)).collect();
+        let devices = match devices {
+            Ok(devices) => devices,
+            Err(reason) => skip!("loops::devices_in_use_at_once_differ", reason),
+        };
+        let mut paths: Vec<_> = devices.iter().map(LoopDevice::path).collect();
+        paths.dedup();
+        assert_eq!(paths.len(), 3);
+        assert!(devices.iter().all(LoopDevice::is_attached));
     }
 }

@@ -165,7 +165,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "oracle",
         &[
-            &["prometheus", "superblock", "wait"],
+            &["locks", "prometheus", "superblock", "wait"],
             &["compare", "corpus"],
             &["fsck", "loops", "trees"],
             &["browser", "e2fsprogs", "mount"],

@@ -2,6 +2,7 @@
 
 use crate::mount::bench;
 use crate::support::hectare;
+use hectare_oracle::loops::{Access, LoopDevice};
 use hectare_oracle::{assert_clean, skip};
 use std::fs::{self, File};
 use std::io::Write;
@@ -28,16 +29,10 @@ const DOS: &str = "label: dos\nd1 : size=8MiB, type=83\nd2 : size=16MiB, type=83
 
 /// What the kernel reports of the partitions of a disk: number, first byte, length.
 fn by_kernel(disk: &Path) -> Result<Vec<(u32, u64, u64)>, hectare_oracle::Skip> {
-    hectare_oracle::mount::can_mount()?;
-    let run = |command: &mut Command| {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{command:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
-    let looped = run(Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(disk));
+    let looped = LoopDevice::new(disk, Access::ReadOnly)?;
     // Partitions of a loop device appear when the kernel is asked to look.
-    let _ = Command::new("partx").args(["--add", &looped]).output();
-    let name = Path::new(&looped).file_name().unwrap().to_str().unwrap().to_owned();
+    let _ = Command::new("partx").arg("--add").arg(looped.path()).output();
+    let name = looped.path().file_name().unwrap().to_str().unwrap();
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/sys/block/{name}")).unwrap() {
         let path = entry.unwrap().path();
@@ -47,8 +42,7 @@ fn by_kernel(disk: &Path) -> Result<Vec<(u32, u64, u64)>, hectare_oracle::Skip> 
             found.push((u32::try_from(partition).unwrap(), start * 512, size * 512));
         }
     }
-    let _ = Command::new("partx").args(["--delete", &looped]).output();
-    run(Command::new("losetup").args(["--detach", &looped]));
+    let _ = Command::new("partx").arg("--delete").arg(looped.path()).output();
     found.sort_unstable();
     Ok(found)
 }

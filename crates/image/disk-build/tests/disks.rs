@@ -6,7 +6,7 @@
 use hectare_device::{FileOptions, Overwrite, SliceDevice};
 use hectare_disk_build::{Disk, Environment, Identity, Made, Spec};
 use hectare_oracle::tool::{need, run, run_with_input};
-use hectare_oracle::{IS_LINUX, KernelMount, Skip, assert_clean, skip, skip_part};
+use hectare_oracle::{IS_LINUX, KernelMount, LoopDevice, Skip, assert_clean, skip, skip_part};
 use hectare_populate::{Quiet, Source};
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -317,20 +317,9 @@ fn the_same_sources_give_the_same_bytes() {
     assert_ne!(bench.disk("two.img", &other).1.uuid, before.uuid);
 }
 
-/// A loop device, detached when this is dropped.
-struct Attached(String);
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if let Ok(mut losetup) = need("losetup") {
-            let _ = run(losetup.args(["-d", &self.0]));
-        }
-    }
-}
-
 /// The sizes of the partitions that the kernel found on a loop device, up to the first that is missing.
-fn partition_sizes(device: &str) -> Vec<u64> {
-    let name = Path::new(device).file_name().unwrap().to_str().unwrap();
+fn partition_sizes(device: &Path) -> Vec<u64> {
+    let name = device.file_name().unwrap().to_str().unwrap();
     let size = |number: usize| fs::read_to_string(format!("/sys/block/{name}/{name}p{number}/size"));
     let sizes = (1..).map_while(|number| size(number).ok());
     sizes.map(|text| text.trim().parse::<u64>().unwrap() * 512).collect()
@@ -341,12 +330,8 @@ fn kernel_looks(bench: &Bench) -> Result<(), Skip> {
     let disk = bench.path("other.img");
     fs::write(&disk, vec![0; 8 << 20]).unwrap();
     let table = "label: gpt\nsize=2M\n";
-    let _ = run_with_input(need("sfdisk")?.arg("-q").arg(&disk), table).expect_success();
-    let attached = run(need("losetup")?.args(["--show", "-f", "-P", "-r"]).arg(&disk)).expect_success();
-    let device = attached.stdout.trim().to_owned();
-    let found = partition_sizes(&device);
-    let _ = run(need("losetup")?.args(["-d", &device])).expect_success();
-    if found == [2 << 20] {
+    let _ = run_with_input(need("sfdisk")?.args(["-q"]).arg(&disk), table).expect_success();
+    if partition_sizes(LoopDevice::with_partitions(&disk, 512)?.path()) == [2 << 20] {
         Ok(())
     } else {
         Err(Skip::new("the kernel looks for no partitions on loop devices"))
@@ -360,23 +345,13 @@ fn the_kernel_mounts_the_partitions() {
     for sector in [512, 4096] {
         let text = format!("sector = {sector}\n{UEFI}");
         let (disk, made) = bench.disk("disk.img", &text);
-        let attach = |words: &[&str]| -> Result<String, Skip> {
-            let said = run(need("losetup")?.args(words));
-            if said.succeeded() { Ok(said.stdout.trim().to_owned()) } else { Err(Skip::new(said.report())) }
-        };
-        if !hectare_oracle::is_root() {
-            skip!("disk_build::the_kernel_mounts_the_partitions", "it needs root");
-        }
-        let size = sector.to_string();
-        let device = attach(&["--show", "-f", "-P", "-r", "-b", &size, disk.to_str().unwrap()]);
-        let attached = match device {
-            Ok(device) => Attached(device),
+        let device = match LoopDevice::with_partitions(&disk, sector) {
+            Ok(device) => device,
             Err(reason) => skip!("disk_build::the_kernel_mounts_the_partitions", reason),
         };
-        let device = attached.0.clone();
-        let verified = says("sfdisk", &["--verify"], Path::new(&device), &["error:", "overlap"]);
-        let sizes = partition_sizes(&device);
-        drop(attached);
+        let verified = says("sfdisk", &["--verify"], device.path(), &["error:", "overlap"]);
+        let sizes = partition_sizes(device.path());
+        drop(device);
         verified.unwrap();
         let expected: Vec<_> = made.partitions.iter().map(|part| part.len.get()).collect();
         match kernel_looks(&bench) {

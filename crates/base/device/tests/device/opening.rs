@@ -2,6 +2,7 @@
 //! behind.
 
 use hectare_device::{Device, Error, FileDevice, FileOptions, Overwrite, Reason};
+use hectare_oracle::loops::{Access, LoopDevice};
 use hectare_units::Bytes;
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -394,27 +395,23 @@ fn a_file_that_shrinks_behind_our_back_is_reported() {
 /// A mounted ext4 image, as the kernel's loop driver uses it; undone when dropped.
 struct Mounted {
     dir: tempfile::TempDir,
-    loop_device: String,
+    device: LoopDevice,
 }
 
 impl Mounted {
     fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("disk.img");
         File::create(&image).unwrap().set_len(4 << 20).unwrap();
         let made = Command::new("mke2fs").args(["-q", "-F", "-t", "ext4"]).arg(&image).status();
-        let output = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().ok()?;
-        if !made.is_ok_and(|status| status.success()) || !output.status.success() {
+        let device = LoopDevice::new(&image, Access::ReadWrite).ok()?;
+        if !made.is_ok_and(|status| status.success()) {
             return None;
         }
-        let loop_device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-        let mounted = Self { dir, loop_device };
+        let mounted = Self { dir, device };
         let point = mounted.point();
         fs::create_dir(&point).unwrap();
-        let status = Command::new("mount").arg(&mounted.loop_device).arg(&point).status();
+        let status = Command::new("mount").arg(mounted.device.path()).arg(&point).status();
         status.is_ok_and(|status| status.success()).then_some(mounted)
     }
 
@@ -426,7 +423,6 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.point()).stderr(Stdio::null()).status();
-        let _ = Command::new("losetup").args(["-d", &self.loop_device]).status();
     }
 }
 
@@ -439,17 +435,17 @@ fn a_mounted_volume_is_refused_by_device_and_by_image() {
         eprintln!("skipped: a_mounted_volume_is_refused_by_device_and_by_image: needs root, mke2fs and loop");
         return;
     };
-    let error = error_of(open_to_write(&mounted.loop_device));
+    let error = error_of(open_to_write(mounted.device.path()));
     assert!(error.is_busy());
     assert!(error.to_string().ends_with("it is mounted or in use; unmount it first"), "{error}");
     let image = mounted.dir.path().join("disk.img");
     let error = error_of(open_to_write(&image));
     assert!(error.is_busy());
-    let expected = format!("losetup -d {}", mounted.loop_device);
+    let expected = format!("losetup -d {}", mounted.device.path().display());
     assert!(error.to_string().ends_with(&expected), "{error}");
     assert!(error_of(FileOptions::new().create_pending(&image, LEN, Overwrite::Replace)).is_busy());
     open(&image).unwrap();
     assert!(Command::new("umount").arg(mounted.point()).status().unwrap().success());
-    open_to_write(&mounted.loop_device).unwrap();
-    assert!(FileOptions::new().create(&mounted.loop_device, LEN, Overwrite::Replace).is_err());
+    open_to_write(mounted.device.path()).unwrap();
+    assert!(FileOptions::new().create(mounted.device.path(), LEN, Overwrite::Replace).is_err());
 }

@@ -4,36 +4,27 @@ use hectare_device::{
     CrashStates, Device, Event, FaultDevice, FileDevice, FileOptions, MemoryDevice, Outcome, OverlayDevice,
     Overwrite, RecordDevice, Rule, SliceDevice, SparseDevice, StatsDevice, TraceDevice,
 };
+use hectare_oracle::loops::{Access, LoopDevice};
 use hectare_units::Bytes;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 /// A whole number of sectors, but of no larger unit.
 pub(crate) const SIZE: u64 = (1 << 20) + 3 * 4096;
 
-/// A device to test, with what must be undone when it is dropped.
+/// A device to test, and what it lies on, which is dropped after it.
 pub(crate) struct Stack {
     pub(crate) name: String,
-    device: Option<Box<dyn Device>>,
+    device: Box<dyn Device>,
+    _loop_device: Option<LoopDevice>,
     _dir: tempfile::TempDir,
-    loop_device: Option<String>,
 }
 
 impl Stack {
     pub(crate) fn device(&self) -> &dyn Device {
-        self.device.as_deref().unwrap()
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        self.device = None;
-        if let Some(path) = &self.loop_device {
-            let _ = Command::new("losetup").args(["-d", path]).status();
-        }
+        &*self.device
     }
 }
 
@@ -145,30 +136,19 @@ fn slice(whole: impl Device + 'static) -> Result<Box<dyn Device>, String> {
 }
 
 fn loop_stack(options: &FileOptions, name: &str) -> Result<Stack, String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("needs root".to_owned());
-    }
     let dir = tempfile::tempdir().unwrap();
     let backing = dir.path().join("backing.img");
     File::create(&backing).unwrap().set_len(SIZE).unwrap();
-    let output = Command::new("losetup").args(["-f", "--show"]).arg(&backing).output();
-    let output = output.map_err(|e| format!("losetup: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("losetup: {}", String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    let path = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    // From here on dropping it detaches the loop device.
-    let mut stack = Stack { name: name.to_owned(), device: None, _dir: dir, loop_device: Some(path.clone()) };
-    let device = options.clone().write(true).open(&path).map_err(|e| e.to_string())?;
+    let attached = LoopDevice::new(&backing, Access::ReadWrite).map_err(|reason| reason.to_string())?;
+    let device = options.clone().write(true).open(attached.path()).map_err(|e| e.to_string())?;
     assert!(device.is_block_device());
-    stack.device = Some(Box::new(device));
-    Ok(stack)
+    Ok(Stack { name: name.to_owned(), device: Box::new(device), _loop_device: Some(attached), _dir: dir })
 }
 
 fn make(name: &str, make: Make) -> Result<Stack, String> {
     let dir = tempfile::tempdir().unwrap();
     let device = make(dir.path())?;
-    Ok(Stack { name: name.to_owned(), device: Some(device), _dir: dir, loop_device: None })
+    Ok(Stack { name: name.to_owned(), device, _loop_device: None, _dir: dir })
 }
 
 /// Runs a check on each stack in turn; those that cannot be made here are named.

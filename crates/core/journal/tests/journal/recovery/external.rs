@@ -3,43 +3,24 @@
 use crate::recovery::volume::{block_size, superblock};
 use hectare_device::{Device, MemoryDevice};
 use hectare_journal::recovery::{self, LogMap};
+use hectare_oracle::loops::{Access, LoopDevice};
 use hectare_oracle::{Skip, debugfs_write, mke2fs, scratch, skip, tool};
 use hectare_units::{BlockNr, BlockSize, Blocks};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// A loop device over a file, given back when dropped: mke2fs takes only block devices for journals.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn attach(file: &Path) -> Result<Self, Skip> {
-        hectare_oracle::mount::can_mount()?;
-        let said = tool::run(tool::need("losetup")?.args(["--find", "--show"]).arg(file));
-        if !said.succeeded() {
-            return Err(Skip::new(format!("no loop device to be had: {}", said.stderr.trim())));
-        }
-        Ok(Self(PathBuf::from(said.stdout.trim())))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        tool::run(tool("losetup").unwrap().arg("-d").arg(&self.0));
-    }
-}
 
 fn replay(size: &str) -> Result<(), Skip> {
     let (image, journal) = (scratch::fresh("volume"), scratch::fresh("journal"));
     mke2fs(&["-O", "journal_dev", "-b", size], &journal, if size == "1024" { "2M" } else { "8M" })?;
     {
-        let attached = Loop::attach(&journal)?;
-        let option = format!("device={}", attached.0.display());
+        // mke2fs takes only block devices for journals.
+        let attached = LoopDevice::new(&journal, Access::ReadWrite)?;
+        let option = format!("device={}", attached.path().display());
         mke2fs(&["-t", "ext4", "-b", size, "-J", &option], &image, "24M")?;
         let content = scratch::fresh("content");
         let len = size.parse::<usize>().unwrap();
         fs::write(&content, vec![7; 2 * len]).unwrap();
         let end = superblock(&fs::read(&image).unwrap()).s_blocks_count_lo.get();
-        let open = format!("jo -c -v 3 -f {}", attached.0.display());
+        let open = format!("jo -c -v 3 -f {}", attached.path().display());
         let write = format!("jw -b {},{} {}", end - 5, end - 9, content.display());
         debugfs_write(&image, &[&open, &write, "jc"])?;
     }
