@@ -24,7 +24,7 @@ pub mod e2fsprogs;
 pub mod feature_matrix;
 pub mod filled;
 pub mod fsck;
-mod locks;
+pub mod locks;
 pub mod loops;
 pub mod mount;
 pub mod prometheus;
@@ -46,6 +46,7 @@ pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
 pub use hectare_tools::{
     Content, Entry, Kind, Skip, Time, entry, is_root, scratch, skip, skip_part, tool, walk, xattr,
 };
+pub use locks::sync_all;
 pub use loops::LoopDevice;
 pub use mount::{KernelMount, MountError};
 pub use prometheus::Metrics;

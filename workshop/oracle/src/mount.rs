@@ -12,7 +12,7 @@ pub use crate::loops::Access;
 
 use crate::loops::{LoopDevice, can_attach, complain};
 use crate::wait::{PATIENCE, PAUSE};
-use crate::{Skip, scratch, superblock, tool};
+use crate::{Skip, locks, scratch, superblock, tool};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,8 @@ pub struct KernelMount {
     device: LoopDevice,
     point: PathBuf,
     mounted: bool,
+    /// A lock, if it was mounted unhurried.
+    unsynced: Option<fs::File>,
 }
 
 /// Why an image is not mounted.
@@ -58,8 +60,8 @@ impl KernelMount {
         Self::unless_refused(Self::attempt(image, Access::ReadWrite, options))
     }
 
-    /// Mounts an image whose journal commits only on request, and not every five seconds: for tests that
-    /// inspect what it left.
+    /// Mounts an image whose journal commits only on request, not every five seconds, nor when another test calls
+    /// `sync(2)`: for tests that inspect what it left.
     ///
     /// # Errors
     /// As [`KernelMount::new`].
@@ -68,7 +70,10 @@ impl KernelMount {
     /// As [`KernelMount::new`].
     #[track_caller]
     pub fn unhurried(image: &Path, options: &str) -> Result<Self, Skip> {
-        Self::new(image, &["commit=300", options].join(","))
+        let unsynced = locks::unsynced();
+        let mut mount = Self::new(image, &["commit=300", options].join(","))?;
+        mount.unsynced = Some(unsynced);
+        Ok(mount)
     }
 
     /// Mounts an image for reading; no byte of it changes. A journal that needs recovery is refused, unless
@@ -106,7 +111,7 @@ impl KernelMount {
         let device = LoopDevice::new(&image, access)?;
         let point = scratch::fresh("mount");
         fs::create_dir(&point).unwrap_or_else(|error| panic!("can't make {}: {error}", point.display()));
-        let mut mount = Self { image, device, point, mounted: false };
+        let mut mount = Self { image, device, point, mounted: false, unsynced: None };
         mount.mount(access, options)?; // dropped on failure, which detaches
         Ok(mount)
     }

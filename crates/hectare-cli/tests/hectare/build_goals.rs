@@ -129,7 +129,12 @@ fn disk(bench: &Bench, script: &str) -> Result<PathBuf, Skip> {
     let path = bench.local("sdcard.img");
     fs::write(&path, vec![0xa5; LEN]).unwrap();
     let mut sfdisk = need("sfdisk")?;
-    let mut child = sfdisk.args(["--quiet", "--no-reread"]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = sfdisk
+        .args(["--quiet", "--no-reread", "--no-tell-kernel"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     Ok(path)

@@ -21,7 +21,8 @@ fn partitioned(raw: &Path) -> Result<(), hectare_oracle::Skip> {
     let table = "label: gpt\nsize=4M, type=S, name=swap\n\
                  size=20M, name=root, uuid=01234567-89AB-4CDE-8F01-23456789ABCD\n";
     let mut sfdisk = need("sfdisk")?;
-    let _ = hectare_oracle::tool::run_with_input(sfdisk.arg("-q").arg(raw), table).expect_success();
+    let _ = hectare_oracle::tool::run_with_input(sfdisk.args(["-q", "--no-tell-kernel"]).arg(raw), table)
+        .expect_success();
     Ok(())
 }
 

@@ -12,8 +12,11 @@ fn disk(name: &str) -> Result<PathBuf, hectare_oracle::Skip> {
     let path = hectare_oracle::scratch::fresh(name);
     File::create(&path).unwrap().set_len(64 << 20).unwrap();
     let script = "label: gpt\nstart=1MiB, size=8MiB, name=\"boot\"\nstart=20MiB, size=16MiB\n";
-    let _ =
-        run_with_input(need("sfdisk")?.args(["--quiet", "--no-reread"]).arg(&path), script).expect_success();
+    let _ = run_with_input(
+        need("sfdisk")?.args(["--quiet", "--no-reread", "--no-tell-kernel"]).arg(&path),
+        script,
+    )
+    .expect_success();
     let part = hectare_oracle::scratch::fresh("identify-part");
     mke2fs(&["-t", "ext4", "-b", "1024", "-L", "inside"], &part, "16M")?;
     let file = File::options().write(true).open(&path).unwrap();

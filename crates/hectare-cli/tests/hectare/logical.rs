@@ -117,7 +117,11 @@ fn a_volume_in_a_partition_is_named_found_and_mounted() {
     hectare(&["mkfs", "-q", "--lv", "vg/root", &one]).ok();
     bench.image = folder.path().join("disk");
     let disk = file(&bench.image, 70);
-    let mut child = sfdisk.args(["--quiet", "--no-reread", &disk]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = sfdisk
+        .args(["--quiet", "--no-reread", "--no-tell-kernel", &disk])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"label: gpt\nsize=1MiB\nsize=64MiB\n")
         .unwrap();
     assert!(child.wait().unwrap().success());

@@ -233,11 +233,12 @@ fn regression_what_sync_returned_for_survives_a_kill() {
     if !tells_of_sync() || fs::metadata("/dev/loop-control").is_err() {
         skip!(NAME, "the kernel passes sync to no server: it is older than 6.18, or has no loop devices");
     }
-    for (round, sync) in [&["-f", bench.dir.to_str().unwrap()][..], &[]].into_iter().enumerate() {
+    let of_one = || rustix::fs::syncfs(fs::File::open(&bench.dir).unwrap()).unwrap();
+    for (round, sync) in [&of_one as &dyn Fn(), &hectare_oracle::sync_all].into_iter().enumerate() {
         let mut server = bench.in_foreground_with(&["-o", "commit=300"], &[]);
         fs::write(bench.dir.join(format!("file-{round}")), "synced").unwrap();
         fs::create_dir(bench.dir.join(format!("folder-{round}"))).unwrap();
-        assert!(Command::new("sync").args(sync).status().unwrap().success());
+        sync();
         signal(&server, Signal::KILL);
         server.wait().unwrap();
         bench.umount_with("-l");
@@ -274,7 +275,7 @@ fn regression_without_fuseblk_a_change_is_durable_a_second_later() {
         let server = bench.in_foreground_with(&["-o", "nofuseblk"], &[]);
         let name = format!("file-{changes_go_on}");
         fs::write(bench.dir.join(&name), "synced").unwrap();
-        assert!(Command::new("sync").status().unwrap().success());
+        rustix::fs::syncfs(fs::File::open(&bench.dir).unwrap()).unwrap();
         // The machine may be busy: longer than promised.
         let enough = Instant::now() + Duration::from_millis(2500);
         while Instant::now() < enough {

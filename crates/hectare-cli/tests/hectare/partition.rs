@@ -17,7 +17,12 @@ fn disk(name: &str, script: &str) -> Result<PathBuf, hectare_oracle::Skip> {
     let path = hectare_oracle::scratch::fresh(name);
     File::create(&path).unwrap().set_len(LEN).unwrap();
     let mut sfdisk = hectare_oracle::tool::need("sfdisk")?;
-    let mut child = sfdisk.args(["--quiet", "--no-reread"]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = sfdisk
+        .args(["--quiet", "--no-reread", "--no-tell-kernel"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     Ok(path)

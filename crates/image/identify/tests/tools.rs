@@ -249,8 +249,10 @@ fn a_physical_volume_names_its_group_and_an_array_its_level() {
 fn disk(folder: &Path, script: &str) -> Result<PathBuf, hectare_oracle::Skip> {
     let image = empty(folder, "disk", Bytes::mib(64));
     let mut sfdisk = need("sfdisk")?;
-    let said =
-        hectare_oracle::tool::run_with_input(sfdisk.args(["--quiet", "--no-reread"]).arg(&image), script);
+    let said = hectare_oracle::tool::run_with_input(
+        sfdisk.args(["--quiet", "--no-reread", "--no-tell-kernel"]).arg(&image),
+        script,
+    );
     let _ = said.expect_success();
     let part = empty(folder, "part", Bytes::mib(16));
     mke2fs(&["-t", "ext4", "-b", "1024", "-L", "inside", "-U", UUID], &part, "16M")?;

@@ -47,8 +47,8 @@ impl Left {
 }
 
 /// Mounts a new volume, prepares and syncs it as a whole, then runs `work`, and takes the bytes that a crash
-/// leaves. A `sync` of anybody on the machine commits in full what the fast commits should have: if `is_wanted`
-/// says no, it is all done again, some times.
+/// leaves. A `sync` of the machine that no test calls commits in full what the fast commits should have: if
+/// `is_wanted` says no, it is all done again, some times.
 fn left_by_the_kernel(
     args: &[&str],
     options: &str,

@@ -9,7 +9,8 @@ use std::io::Write;
 use std::path::Path;
 
 /// Mounts a new volume, has `work` done, and returns the image as it is while mounted, with a log that is
-/// `worth_replaying`: a `sync` of the whole machine can empty it at any time, and then all is done again.
+/// `worth_replaying`: a `sync` of the whole machine that no test calls can empty it at any time, and then all is
+/// done again.
 pub(crate) fn left_by_the_kernel(
     mke2fs_args: &[&str],
     options: &str,
