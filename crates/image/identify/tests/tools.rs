@@ -229,7 +229,9 @@ fn a_physical_volume_names_its_group_and_an_array_its_level() {
         Ok(mut pvcreate) => {
             let device =
                 hectare_oracle::LoopDevice::new(&image, hectare_oracle::mount::Access::ReadWrite).unwrap();
-            let quiet = ["--config", "devices { use_devicesfile=0 dir=\"/dev\" scan=[\"/dev\"] }"];
+            let filter = format!("filter=[\"a|^{}$|\", \"r|.*|\"]", device.path().display());
+            let config = format!("devices {{ use_devicesfile=0 dir=\"/dev\" scan=[\"/dev\"] {filter} }}");
+            let quiet = ["--config", &config];
             let _ = run(pvcreate.args(quiet).args(["-qq", "-y", "-ff"]).arg(device.path())).expect_success();
             let tags = blkid(&image).unwrap_or_default();
             let place = identified(&image);
