@@ -3,7 +3,9 @@
 //!
 //! A static is never dropped, and a killed test drops nothing. So each process holds a file lock inside its
 //! directory, and every process first removes the directories whose lock is free: their owner is gone. What
-//! such an owner left mounted there is unmounted first.
+//! such an owner left mounted there is unmounted first. Who removes a directory holds its lock and removes the
+//! lock's file last: of many processes that begin at once only one does it, and if that is killed, the next
+//! continues.
 //!
 //! Hazard: only directories with this crate's prefix that belong to this user are touched.
 
@@ -89,41 +91,50 @@ pub fn sweep() {
     for entry in entries.flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
             && entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == rustix::process::geteuid().as_raw());
-        if ours && is_abandoned(&entry.path()) {
-            unmount_below(&entry.path());
+        if ours
+            && let Ok(lock) = File::open(entry.path().join(LOCK))
+            && lock.try_lock().is_ok()
+        {
             remove(&entry.path());
         }
     }
 }
 
-fn is_abandoned(folder: &Path) -> bool {
-    File::open(folder.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok())
-}
-
-fn unmount_below(folder: &Path) {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    // Field 5 is the mount point; this crate's mount points need no escapes.
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
-    for point in points.filter(|point| point.starts_with(folder)) {
+/// Removes a directory whose lock this process holds, the lock last.
+fn remove(folder: &Path) {
+    for point in mounts_below(folder) {
         if let Some(mut umount) = tool("umount") {
             tool::run(umount.arg(point));
         }
     }
-}
-
-fn remove(folder: &Path) {
     // A mount that could not be removed must not be emptied: its files may be evidence.
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let still_mounted = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    if still_mounted.map(Path::new).any(|point| point.starts_with(folder)) {
+    if !mounts_below(folder).is_empty() {
         return;
     }
-    let _ = fs::remove_dir_all(folder); // the next sweep tries again
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name() != LOCK {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let gone =
+                if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+            if gone.is_err() {
+                return; // the next sweep tries again
+            }
+        }
+    }
+    let _ = fs::remove_dir_all(folder);
+}
+
+fn mounts_below(folder: &Path) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Field 5 is the mount point; this crate's mount points need no escapes.
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    points.filter(|point| point.starts_with(folder)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::until;
 
     #[test]
     fn a_sweep_removes_the_abandoned_and_keeps_the_living() {
@@ -133,7 +144,7 @@ mod tests {
         fs::write(dead.join("left"), "x").unwrap();
         fs::write(dead.join(LOCK), "").unwrap();
         sweep();
-        assert!(!dead.exists());
+        until(|| !dead.exists()); // another process may be at it
         assert!(mine.join(LOCK).exists());
         assert_ne!(fresh("a"), fresh("a"));
     }
