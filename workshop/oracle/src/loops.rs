@@ -127,7 +127,8 @@ impl LoopDevice {
         let Some(name) = self.path.file_name() else { return false };
         let file = Path::new("/sys/block").join(name).join("loop/backing_file");
         let backing = fs::read_to_string(file).unwrap_or_default();
-        Path::new(backing.trim_end_matches('\n')) == self.image
+        let backing = backing.trim_end_matches('\n');
+        Path::new(backing.strip_suffix(" (deleted)").unwrap_or(backing)) == self.image
     }
 
     /// Detaches the image and waits until it is free.
@@ -199,6 +200,10 @@ mod tests {
         let mut paths: Vec<_> = devices.iter().map(LoopDevice::path).collect();
         paths.dedup();
         assert_eq!(paths.len(), 3);
+        fs::remove_file(&image).unwrap();
         assert!(devices.iter().all(LoopDevice::is_attached));
+        let (first, others) = devices.split_first().unwrap();
+        first.release().unwrap();
+        assert!(!first.is_attached() && others.iter().all(LoopDevice::is_attached));
     }
 }

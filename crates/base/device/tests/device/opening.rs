@@ -394,8 +394,8 @@ fn a_file_that_shrinks_behind_our_back_is_reported() {
 
 /// A mounted ext4 image, as the kernel's loop driver uses it; undone when dropped.
 struct Mounted {
-    dir: tempfile::TempDir,
     device: LoopDevice,
+    dir: tempfile::TempDir,
 }
 
 impl Mounted {
@@ -408,7 +408,7 @@ impl Mounted {
         if !made.is_ok_and(|status| status.success()) {
             return None;
         }
-        let mounted = Self { dir, device };
+        let mounted = Self { device, dir };
         let point = mounted.point();
         fs::create_dir(&point).unwrap();
         let status = Command::new("mount").arg(mounted.device.path()).arg(&point).status();
