@@ -2,19 +2,20 @@
 //!
 //! A combination is made with mke2fs and filled with a tree: by a kernel mount and `cp -a` where possible,
 //! else by `mke2fs -d` (which needs no root, but writes simpler structures: no directory indexes). Each is
-//! made once per process and is read-only; a test that changes it copies it first. The expected content is
+//! made once per machine and is read-only; a test that changes it copies it first. The expected content is
 //! what the kernel reads ([`Filled::entries`]), or else the source tree.
+//!
+//! What is kept depends on the tools, the kernel, and the sources of what makes and reads it (`SOURCES`).
 
 use crate::entry::Entry;
 use crate::fsck::e2fsck_with;
-use crate::mount::KernelMount;
+use crate::mount::{KernelMount, can_mount};
 use crate::trees::{Scale, Tree};
-use crate::{Combo, Skip, assert_clean, is_root, scratch, tool, walk};
-use rustix::fs::{SeekFrom, XattrFlags};
+use crate::{Combo, Skip, assert_clean, fixtures, is_root, scratch, stored, tool, walk};
+use rustix::fs::XattrFlags;
 use std::collections::HashMap;
-use std::fs::{self, File, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
@@ -60,21 +61,7 @@ impl Filled {
     /// # Errors
     /// If it can't be copied.
     pub fn copy_to(&self, file: &Path) -> io::Result<()> {
-        let (from, to) = (File::open(&self.image)?, File::create(file)?);
-        let size = from.metadata()?.len();
-        to.set_len(size)?;
-        let (mut at, mut buffer) = (0, vec![0; 1 << 20]);
-        while let Ok(start) = rustix::fs::seek(&from, SeekFrom::Data(at)) {
-            let end = rustix::fs::seek(&from, SeekFrom::Hole(start))?;
-            at = start;
-            while at < end {
-                let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
-                from.read_exact_at(&mut buffer[..want], at)?;
-                to.write_all_at(&buffer[..want], at)?;
-                at += want as u64;
-            }
-        }
-        Ok(())
+        fixtures::copy(&self.image, file)
     }
 }
 
@@ -122,7 +109,7 @@ fn is_for_want_of_rights(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
-/// A volume of a combination filled with a tree, made once per process and clean for e2fsck.
+/// A volume of a combination filled with a tree, made once per machine and clean for e2fsck.
 ///
 /// # Errors
 /// A [`Skip`] if neither the kernel nor `mke2fs -d` can make it here.
@@ -132,32 +119,60 @@ fn is_for_want_of_rights(error: &io::Error) -> bool {
 pub fn filled(combo: &Combo, tree: Tree, scale: &Scale) -> Result<Arc<Filled>, Skip> {
     static FILLED: Cache<(&str, Tree, Scale), Arc<Filled>> = Cache::new();
     FILLED.get((combo.name, tree, *scale), || {
-        let source = source(tree, scale)?;
-        let image = scratch::fresh(&format!("{}-{}", combo.name, tree.name()));
-        let filled = match combo.mountable() {
-            Ok(()) => by_kernel(combo, &source, image)?,
-            Err(reason) => by_mke2fs(combo, &source, image, &reason)?,
-        };
-        assert_clean(&filled.image)?;
-        let sealed = fs::set_permissions(&filled.image, Permissions::from_mode(0o444));
-        sealed.unwrap_or_else(|error| panic!("can't seal {}: {error}", filled.image.display()));
-        Ok(Arc::new(filled))
+        let what = fixtures::hash(&format!("{combo:?} {scale:?}"));
+        let name = format!("{}-{}-{what}", combo.name, tree.name());
+        let (image, notes) = fixtures::fixture(&name, version()?, |image| {
+            let source = source(tree, scale)?;
+            let (maker, entries) = match combo.mountable() {
+                Ok(()) => (Maker::Kernel, by_kernel(combo, &source, image)?),
+                Err(reason) => (Maker::Mke2fs, by_mke2fs(combo, &source, image, &reason)?),
+            };
+            assert_clean(image)?;
+            Ok::<_, Skip>([vec![maker as u8], stored::encode(&entries)].concat())
+        })?;
+        let (maker, entries) = notes.split_first().unwrap_or_else(|| panic!("{name} has no notes"));
+        let maker = if *maker == Maker::Kernel as u8 { Maker::Kernel } else { Maker::Mke2fs };
+        let entries = stored::decode(entries).unwrap_or_else(|| panic!("{name} has unreadable notes"));
+        Ok(Arc::new(Filled { image, maker, entries }))
     })
 }
 
-fn by_kernel(combo: &Combo, source: &Path, image: PathBuf) -> Result<Filled, Skip> {
-    combo.make(&image)?;
-    let mount = KernelMount::new(&image, "")?;
+/// The sources of all that decides what a volume is filled with and how it is read.
+const SOURCES: [&str; 9] = [
+    include_str!("e2fsprogs.rs"),
+    include_str!("entry.rs"),
+    include_str!("filled.rs"),
+    include_str!("stored.rs"),
+    include_str!("trees.rs"),
+    include_str!("trees/attributes.rs"),
+    include_str!("trees/files.rs"),
+    include_str!("trees/random.rs"),
+    include_str!("walk.rs"),
+];
+
+/// What volumes are made and read by.
+fn version() -> Result<&'static str, Skip> {
+    static VERSION: OnceLock<Result<String, Skip>> = OnceLock::new();
+    let version = VERSION.get_or_init(|| {
+        let mke2fs = tool::run(tool::need("mke2fs")?.arg("-V")).stderr;
+        let system = rustix::system::uname();
+        let (kernel, mounts) = (system.release().to_string_lossy(), can_mount().is_ok());
+        Ok(format!("{}\n{mke2fs}{kernel} {mounts}", SOURCES.concat()))
+    });
+    version.as_deref().map_err(Skip::clone)
+}
+
+fn by_kernel(combo: &Combo, source: &Path, image: &Path) -> Result<Vec<Entry>, Skip> {
+    combo.make(image)?;
+    let mount = KernelMount::new(image, "")?;
     let mut cp = tool::need("cp")?;
     let _ = tool::run(cp.arg("-a").arg(source.join(".")).arg(mount.path())).expect_success();
     if combo.has("ea_inode") {
         large_attributes(mount.path()).unwrap_or_else(|error| panic!("{}: {error}", combo.name));
     }
     mount.unmount();
-    let mount = KernelMount::read_only(&image, "")?;
-    let entries = walk(mount.path());
-    mount.unmount();
-    Ok(Filled { image, maker: Maker::Kernel, entries })
+    let mount = KernelMount::read_only(image, "")?;
+    Ok(walk(mount.path()))
 }
 
 /// Attributes larger than a block, which only a volume with `ea_inode` holds. Two are equal: their value's
@@ -172,18 +187,18 @@ fn large_attributes(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn by_mke2fs(combo: &Combo, source: &Path, image: PathBuf, reason: &Skip) -> Result<Filled, Skip> {
+fn by_mke2fs(combo: &Combo, source: &Path, image: &Path, reason: &Skip) -> Result<Vec<Entry>, Skip> {
     let folder = source.to_string_lossy();
     let args: Vec<&str> = combo.args.iter().copied().chain(["-d", &folder]).collect();
-    let said = crate::e2fsprogs::try_mke2fs(&args, &image, combo.size)?;
+    let said = crate::e2fsprogs::try_mke2fs(&args, image, combo.size)?;
     if !said.succeeded() {
         let last = said.stderr.lines().last().unwrap_or("it failed");
         return Err(Skip::new(format!("{reason}, and mke2fs -d can't fill it: {last}")));
     }
     if combo.has("quota") {
-        e2fsck_with(&image, &["-fy"])?; // mke2fs counts the quotas before it copies
+        e2fsck_with(image, &["-fy"])?; // mke2fs counts the quotas before it copies
     }
-    Ok(Filled { image, maker: Maker::Mke2fs, entries: walk(source) })
+    Ok(walk(source))
 }
 
 #[cfg(test)]

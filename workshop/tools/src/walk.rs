@@ -144,7 +144,7 @@ fn details(root: BorrowedFd<'_>, entry: &mut Entry, buffer: &mut [u8]) -> io::Re
         Kind::File => {
             let file = File::from(open_unread(&path)?);
             entry.data = segments(&file, entry.size)?;
-            entry.digest = digest(&file, entry, buffer)?;
+            entry.digest = digest(&file, entry.size, &entry.data, buffer)?;
         }
         _ => {}
     }
@@ -197,9 +197,16 @@ fn segments(file: &File, size: u64) -> io::Result<Vec<(u64, u64)>> {
     Ok(data)
 }
 
-fn digest(file: &File, entry: &Entry, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
+/// The digest of a file's content.
+pub(crate) fn content(file: &Path) -> io::Result<[u8; 32]> {
+    let file = File::open(file)?;
+    let size = file.metadata()?.len();
+    digest(&file, size, &segments(&file, size)?, &mut vec![0; 1 << 20])
+}
+
+fn digest(file: &File, size: u64, data: &[(u64, u64)], buffer: &mut [u8]) -> io::Result<[u8; 32]> {
     let mut content = Content::new();
-    for (offset, length) in &entry.data {
+    for (offset, length) in data {
         let (mut offset, end) = (*offset, offset + length);
         while offset < end {
             let want = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
@@ -211,7 +218,7 @@ fn digest(file: &File, entry: &Entry, buffer: &mut [u8]) -> io::Result<[u8; 32]>
             offset += n as u64;
         }
     }
-    Ok(content.finish(entry.size))
+    Ok(content.finish(size))
 }
 
 /// The extended attributes of a path, links not followed. SELinux labels belong to the host and are left out.

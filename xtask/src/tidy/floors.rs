@@ -166,9 +166,9 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         "oracle",
         &[
             &["locks", "prometheus", "superblock", "wait"],
-            &["compare", "corpus"],
+            &["compare", "corpus", "stored"],
             &["fsck", "loops", "trees"],
-            &["browser", "e2fsprogs", "mount"],
+            &["browser", "e2fsprogs", "fixtures", "mount"],
             &["feature_matrix"],
             &["filled"],
         ],
