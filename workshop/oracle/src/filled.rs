@@ -140,14 +140,14 @@ pub fn filled(combo: &Combo, tree: Tree, scale: &Scale) -> Result<Arc<Filled>, S
 /// The sources of all that decides what a volume is filled with and how it is read.
 const SOURCES: [&str; 9] = [
     include_str!("e2fsprogs.rs"),
-    include_str!("entry.rs"),
+    include_str!("../../tools/src/entry.rs"),
     include_str!("filled.rs"),
     include_str!("stored.rs"),
     include_str!("trees.rs"),
     include_str!("trees/attributes.rs"),
     include_str!("trees/files.rs"),
     include_str!("trees/random.rs"),
-    include_str!("walk.rs"),
+    include_str!("../../tools/src/walk.rs"),
 ];
 
 /// What volumes are made and read by.

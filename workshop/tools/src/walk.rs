@@ -198,7 +198,7 @@ fn segments(file: &File, size: u64) -> io::Result<Vec<(u64, u64)>> {
 }
 
 /// The digest of a file's content.
-pub(crate) fn content(file: &Path) -> io::Result<[u8; 32]> {
+pub fn content(file: &Path) -> io::Result<[u8; 32]> {
     let file = File::open(file)?;
     let size = file.metadata()?.len();
     digest(&file, size, &segments(&file, size)?, &mut vec![0; 1 << 20])
