@@ -32,7 +32,6 @@ pub mod prometheus;
 mod stored;
 pub mod superblock;
 pub mod trees;
-pub mod wait;
 
 /// Whether all of Linux is used: not with the switch by which Linux gets what other hosts have.
 pub const IS_LINUX: bool = cfg!(all(target_os = "linux", not(hectare_portable)));
@@ -46,11 +45,11 @@ pub use feature_matrix::{Combo, combos};
 pub use filled::{Filled, filled, source};
 pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
 pub use hectare_tools::{
-    Content, Entry, Kind, Skip, Time, entry, is_root, scratch, skip, skip_part, tool, walk, xattr,
+    Content, Entry, Kind, Skip, Time, entry, is_root, scratch, skip, skip_part, tool, until, wait, walk,
+    xattr,
 };
 pub use locks::sync_all;
 pub use loops::LoopDevice;
 pub use mount::{KernelMount, MountError};
 pub use prometheus::Metrics;
 pub use trees::{Scale, Tree};
-pub use wait::until;

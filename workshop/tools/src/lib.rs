@@ -10,6 +10,7 @@
 //! | [`mod@walk`], [`entry`], [`xattr`] | what is in a directory, entry by entry |
 //! | [`install`] | Debian's packages for what the host lacks |
 //! | [`workspace`] | the packages of this workspace |
+//! | [`wait`] | the wait for what happens at its own time |
 //! | [`tree_hash`] | whether sources have changed |
 //! | [`error`] | a failure that names the object and the reason |
 //!
@@ -26,6 +27,7 @@ pub mod skip;
 pub mod steps;
 pub mod tool;
 pub mod tree_hash;
+pub mod wait;
 pub mod walk;
 pub mod workspace;
 pub mod xattr;
@@ -33,4 +35,5 @@ pub mod xattr;
 pub use entry::{Content, Entry, Kind, Time};
 pub use skip::Skip;
 pub use tool::{is_root, tool};
+pub use wait::until;
 pub use walk::walk;

@@ -165,7 +165,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "oracle",
         &[
-            &["locks", "prometheus", "superblock", "wait"],
+            &["locks", "prometheus", "superblock"],
             &["compare", "corpus", "stored"],
             &["fsck", "loops", "trees"],
             &["browser", "e2fsprogs", "fixtures", "mount"],
