@@ -3,7 +3,7 @@
 //! | rule | why |
 //! |---|---|
 //! | a crate depends on lower layers only; no layer depends on the oracle but in tests | [`mod@layers`] |
-//! | inside a crate with floors no module uses one of a higher floor | [`floors`] |
+//! | inside a crate no module uses one of a higher floor, and none use each other in a circle | [`floors`] |
 //! | core crates use no async runtime, no clap, no anyhow | a library decides none of these for its user |
 //! | a module opens with a `//!` essay, is declared by its parent, is not called `mod.rs` | [`modules`] |
 //! | a file has at most 900 lines (a warning from 600), a line 110 characters | [`text`] |
@@ -113,9 +113,11 @@ impl Source {
 
     /// The first line of test code: 1 in a test file, after the last line in a file without tests.
     fn first_test_line(&self) -> usize {
-        if self.is_test {
-            return 1;
-        }
+        if self.is_test { 1 } else { self.inline_tests() }
+    }
+
+    /// The first line of an inline test module, else the line after the last.
+    fn inline_tests(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         let opens = |i: usize| lines[i].trim() == "#[cfg(test)]" && is_inline_module(&lines[i + 1..]);
         (0..lines.len()).find(|i| opens(*i)).unwrap_or(lines.len()) + 1

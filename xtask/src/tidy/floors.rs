@@ -1,195 +1,27 @@
 //! The floors inside a crate: which of its modules may use which (`cargo xtask tidy --layers`).
 //!
-//! A crate with declared floors ([`FLOORS`]) has no arrow from a lower floor to a higher one; that is an
-//! error of `tidy`. For every crate the job counts *circles*: modules that use each other, directly or by way
-//! of others.
+//! Every crate of more than one module declares its floors ([`declared`]). Errors of `tidy` are an arrow from
+//! a lower floor to a higher one, a *circle* (modules that use each other, directly or by way of others), a
+//! module on no floor, and a floor of a module that does not exist. The root of a crate is its face, the top
+//! floor: what other modules use is not defined there.
 //!
-//! **Modules** are the files of a crate, a file and its directory being one, but for directories that are a
-//! floor of their own: there each file counts. **Arrows** are paths in code (`crate::a::B`, `super::a`, also
-//! inside braces, re-exports of the crate's root followed), and calls of methods that a type has in another
-//! file ([`methods`]): an import is not needed for those. Tests have none: they may use what they like.
+//! **Modules** are the files of a crate, a file and its directory being one, but for directories that stand
+//! on floors: there each file counts, and it and its parent may use each other. **Arrows** are paths in code
+//! (`crate::a::B`, `super::a`, also inside braces, re-exports of the crate's root followed), and calls of
+//! methods that a type has in another file ([`methods`]): an import is not needed for those. Tests have none:
+//! they may use what they like.
 //!
 //! What it is not: a compiler. Macros and paths by way of re-exports of inner modules are not followed.
 
+mod declared;
 mod methods;
 
 use super::{Finding, Severity, Source};
+use declared::{FLOORS, Floors, WITHOUT};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The floors of a crate, from the lowest: modules by their first name. What is listed in none may be used by all,
-/// and uses nothing that is listed.
-const FLOORS: [(&str, &[&[&str]]); 14] = [
-    (
-        "alloc",
-        &[
-            &["bits", "contention", "error", "layout", "mechanism", "normalize", "ranges", "release_epoch"],
-            &["request", "source", "stats"],
-            &["buddy", "counters", "index", "policy"],
-            &["budget", "criteria", "group", "size_class"],
-            &["group_info", "trace", "tunables"],
-            &["group_table"],
-            &["state"],
-            &["invariants", "share"],
-            &["locked_group"],
-            &["reservation"],
-            &["groups"],
-            &["search"],
-            &["allocator"],
-            &["bench_support", "discard", "prealloc"],
-        ],
-    ),
-    (
-        "check",
-        &[
-            &["bits", "raw_inode", "records", "report"],
-            &["late_times", "names", "threads"],
-            &["context"],
-            &["blocks", "content", "parts"],
-            &["attributes", "bitmaps", "groups", "htree", "links", "map"],
-            &["unread"],
-            &["directory", "reserved_inodes", "symlink"],
-            &["inodes", "quotas"],
-            &["external_journal"],
-            &["steps"],
-        ],
-    ),
-    (
-        "hectare-cli",
-        &[
-            &[
-                "batch",
-                "clock",
-                "failure",
-                "markup",
-                "mount_helper",
-                "name",
-                "passwd",
-                "progress",
-                "size_arg",
-            ],
-            &["os"],
-            &["remote", "store", "store_absent", "umask"],
-            &[
-                "dumpe2fs",
-                "entry",
-                "image_path",
-                "journal_search",
-                "memory",
-                "output",
-                "partition_args",
-                "picture",
-                "reporter",
-                "reproducible",
-            ],
-            &["explanation", "image_device", "new_disk", "version"],
-            &["logical"],
-            &["disk_format", "write_args"],
-            &["image"],
-            &["directory", "free_extents", "walk"],
-            &["copy", "map"],
-            &["command"],
-        ],
-    ),
-    (
-        "device",
-        &[
-            &["scratch", "span"],
-            &["error", "extent"],
-            &["device", "request"],
-            &["file", "layer", "memory", "pending", "portable"],
-            &["crash", "dax", "sparse"],
-        ],
-    ),
-    (
-        "engine",
-        &[
-            &["caller", "clock", "encrypted_names", "error", "immutable", "observer", "options"],
-            &["stores"],
-            &["state"],
-            &["space"],
-            &["data"],
-            &["attributes"],
-            &["names"],
-            &["open"],
-            &["volume"],
-        ],
-    ),
-    (
-        "export",
-        &[
-            &["digest", "error", "file", "names", "zstd_frames"],
-            &["compression", "tar", "tree"],
-            &["content", "walk"],
-            &["entries", "links"],
-            &["compare"],
-            &["export"],
-            &["oci"],
-        ],
-    ),
-    (
-        "fuse",
-        &[
-            &["adaptive_polling", "errno", "fd_passing", "loops", "root", "shutdown"],
-            &["mountinfo", "options", "protocol", "request_stats"],
-            &["auto_commit", "event_loop", "node_table", "remount"],
-            &["attr", "mount", "sandbox"],
-            &["adapter", "privileged_helper", "unmount"],
-            &["client", "null"],
-            &["session"],
-        ],
-    ),
-    ("host", &[&["fakeroot"], &["beneath", "stat"], &["folder", "walk"]]),
-    (
-        "journal",
-        &[
-            &["commit_batching", "format", "lock_order"],
-            &["commit_latency", "credits", "recovery"],
-            &["barrier", "log"],
-            &["checkpoint", "handle", "transaction"],
-            &["journal"],
-        ],
-    ),
-    ("mkfs", &[&["error", "progress"], &["occupied", "values", "write"], &["executor"], &["ext4"], &["xfs"]]),
-    (
-        "monitor",
-        &[
-            &["deadline", "history", "page", "survey", "watched"],
-            &["report"],
-            &["prometheus"],
-            &["shared"],
-            &["moves"],
-            &["control", "http"],
-            &["monitor"],
-        ],
-    ),
-    (
-        "oracle",
-        &[
-            &["locks", "prometheus", "superblock"],
-            &["compare", "corpus", "stored"],
-            &["fsck", "loops", "trees"],
-            &["browser", "e2fsprogs", "fixtures", "mount"],
-            &["feature_matrix"],
-            &["filled"],
-        ],
-    ),
-    (
-        "populate",
-        &[
-            &["error", "progress", "time"],
-            &["handle", "image_error"],
-            &["like", "tree"],
-            &["layout", "source"],
-            &["on_demand"],
-            &["write"],
-            &["image"],
-        ],
-    ),
-    (
-        "xfs",
-        &[&["checksum", "feature", "raw"], &["volume"], &["btree", "group", "inode", "log", "superblock"]],
-    ),
-];
+/// The node of a crate's root: no module has a keyword's name.
+const ROOT: &str = "crate";
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
@@ -199,33 +31,51 @@ struct Krate {
     /// Its directory, from the workspace's.
     folder: String,
     arrows: Arrows,
-    modules: usize,
+    modules: BTreeSet<String>,
+    floors: Option<Floors>,
 }
 
-/// Findings: arrows that point up.
+/// Findings about all crates but the jobs.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for krate in krates(sources) {
-        for (from, to) in upward(&krate) {
+    for krate in krates(sources).iter().filter(|k| k.folder != "xtask" && !WITHOUT.contains(&&k.name[..])) {
+        for message in complaints(krate) {
             let file = format!("{}/src", krate.folder);
-            let message = format!("{from} uses {to}, which is on a higher floor (xtask/src/tidy/floors.rs)");
             findings.push(Finding { file, line: 1, severity: Severity::Error, message });
         }
     }
     findings
 }
 
+fn complaints(krate: &Krate) -> Vec<String> {
+    let Some(floors) = krate.floors else {
+        let message = "its modules have no floors (xtask/src/tidy/floors/declared.rs)".to_owned();
+        return if krate.modules.len() > 1 { vec![message] } else { Vec::new() };
+    };
+    let declared: BTreeSet<&str> = floors.iter().flat_map(|floor| floor.iter().copied()).collect();
+    let lost = declared.iter().filter(|module| !krate.modules.contains(**module));
+    let homeless = krate.modules.iter().filter(|module| floor(floors, module).is_none());
+    let mut found: Vec<String> =
+        lost.map(|m| format!("{m} has a floor, but there is no such module")).collect();
+    found.extend(homeless.map(|m| format!("{m} stands on no floor (xtask/src/tidy/floors/declared.rs)")));
+    found.extend(upward(krate).into_iter().map(|(from, to)| match to {
+        ROOT => format!("{from} uses what the crate's root defines, which is the top floor"),
+        _ => format!("{from} uses {to}, which is on a higher floor (xtask/src/tidy/floors/declared.rs)"),
+    }));
+    found.extend(circles(&krate.arrows).iter().map(|circle| format!("a circle: {}", circle.join(" "))));
+    found
+}
+
 /// The table that `--layers` prints: one line for each crate.
 pub(super) fn table(sources: &[Source]) -> Vec<String> {
     let line = |krate: &Krate| {
-        let circles: Vec<Vec<String>> = circles(&krate.arrows).into_iter().filter(|c| c.len() > 1).collect();
+        let circles = circles(&krate.arrows);
         let arrows: usize = krate.arrows.values().map(BTreeSet::len).sum();
-        let floors = FLOORS.iter().any(|(name, _)| *name == krate.name);
-        let up = if floors { upward(krate).len().to_string() } else { "-".to_owned() };
+        let up = if krate.floors.is_some() { upward(krate).len().to_string() } else { "-".to_owned() };
         let mut line = format!(
             "{:12} {:3} modules, {arrows:3} arrows, {up:>2} upward, {} circles",
             krate.name,
-            krate.modules,
+            krate.modules.len(),
             circles.len()
         );
         for circle in circles {
@@ -236,12 +86,20 @@ pub(super) fn table(sources: &[Source]) -> Vec<String> {
     krates(sources).iter().map(line).collect()
 }
 
+/// What lies in `src` of each crate; programs in `src/bin` are crates of one file.
 fn krates(sources: &[Source]) -> Vec<Krate> {
     let mut by_crate: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
-    for source in sources.iter().filter(|s| s.is_rust() && !s.is_test && s.path.contains("/src/")) {
-        by_crate.entry(source.crate_folder()).or_default().push(source);
+    for source in sources.iter().filter(|s| s.is_rust() && s.path.contains("/src/")) {
+        let is_code = !source.is_test || source.path.starts_with("workshop/fuzz/");
+        if is_code && !source.path.contains("/src/bin/") {
+            by_crate.entry(source.crate_folder()).or_default().push(source);
+        }
     }
-    by_crate.into_iter().map(|(folder, sources)| krate(folder, &sources)).collect()
+    let floors = |folder: &str| FLOORS.iter().find(|(name, _)| folder.ends_with(&format!("/{name}")));
+    let krate = |(folder, sources): (&str, Vec<&Source>)| {
+        krate(folder, &sources, floors(folder).map(|(_, floors)| *floors))
+    };
+    by_crate.into_iter().map(krate).collect()
 }
 
 /// A file as far as it is looked at.
@@ -251,48 +109,53 @@ struct File {
     code: String,
 }
 
-fn krate(folder: &str, sources: &[&Source]) -> Krate {
-    let name = folder.rsplit('/').next().unwrap_or_default();
+fn krate(folder: &str, sources: &[&Source], floors: Option<Floors>) -> Krate {
     let files: Vec<File> = sources.iter().map(|source| file(source)).collect();
     let roots: BTreeSet<&str> = files.iter().filter_map(|f| f.path.first().map(String::as_str)).collect();
     let root_code: String = files.iter().filter(|f| f.path.is_empty()).map(|f| f.code.as_str()).collect();
-    let exports = exports(&root_code);
-    let floors = FLOORS.iter().find(|(krate, _)| *krate == name).map_or(&[][..], |(_, floors)| floors);
-    let is_split = |first: &str| floors.iter().flat_map(|floor| floor.iter()).any(|module| *module == first);
+    let (exports, defined) = (exports(&root_code), defined(&root_code));
+    let is_split = |first: &str| {
+        let mut declared = floors.into_iter().flatten().flat_map(|floor| floor.iter());
+        declared.any(|module| module.split("::").next() == Some(first))
+    };
     let node = |path: &[String]| match path {
-        [] => None,
+        [] => ROOT.to_owned(),
         [first, second, ..]
             if is_split(first) && files.iter().any(|f| f.path[..] == [first.clone(), second.clone()]) =>
         {
-            Some(format!("{first}::{second}"))
+            format!("{first}::{second}")
         }
-        [first, ..] => Some(first.clone()),
+        [first, ..] => first.clone(),
     };
     let mut arrows = Arrows::new();
     let mut modules = BTreeSet::new();
     for file in files.iter().filter(|file| !file.path.is_empty()) {
-        let Some(from) = node(&file.path) else { continue };
+        let from = node(&file.path);
         modules.insert(from.clone());
         for mut path in paths(file) {
-            if let Some(module) = path.first().and_then(|first| exports.get(first.as_str())) {
+            let Some(first) = path.first() else { continue };
+            if let Some(module) = exports.get(first.as_str()) {
                 path.insert(0, (*module).to_owned());
+            } else if defined.contains(first.as_str()) {
+                path.clear();
             }
-            if path.first().is_none_or(|first| !roots.contains(first.as_str())) {
+            if path.first().is_some_and(|first| !roots.contains(first.as_str())) {
                 continue;
             }
-            if let Some(to) = node(&path).filter(|to| !is_family(&from, to)) {
+            let to = node(&path);
+            if !is_family(&from, &to) {
                 arrows.entry(from.clone()).or_default().insert(to);
             }
         }
     }
-    for (from, to) in methods::calls(&files) {
-        if let (Some(from), Some(to)) = (node(from), node(to))
-            && !is_family(&from, &to)
-        {
+    for (from, to) in methods::calls(&files).into_iter().filter(|(from, _)| !from.is_empty()) {
+        let (from, to) = (node(from), node(to));
+        if !is_family(&from, &to) {
             arrows.entry(from).or_default().insert(to);
         }
     }
-    Krate { name: name.to_owned(), folder: folder.to_owned(), arrows, modules: modules.len() }
+    let name = folder.rsplit('/').next().unwrap_or_default().to_owned();
+    Krate { name, folder: folder.to_owned(), arrows, modules, floors }
 }
 
 /// Whether one is the other, or its parent: those may use each other.
@@ -309,7 +172,7 @@ fn file(source: &Source) -> File {
         "lib" | "main" => Vec::new(),
         inner => inner.split('/').map(str::to_owned).collect(),
     };
-    let lines = source.text.lines().take(source.first_test_line() - 1);
+    let lines = source.text.lines().take(source.inline_tests() - 1);
     let code = lines.map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     File { path, code }
 }
@@ -325,6 +188,21 @@ fn exports(code: &str) -> BTreeMap<&str, &str> {
         for name in names.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|name| !name.is_empty())
         {
             found.insert(name, module);
+        }
+    }
+    found
+}
+
+/// What the root defines itself, by name.
+fn defined(code: &str) -> BTreeSet<&str> {
+    const BEFORE: [&str; 4] = ["pub", "pub(crate)", "async", "unsafe"];
+    const KINDS: [&str; 8] = ["struct", "enum", "union", "trait", "type", "static", "const", "fn"];
+    let mut found = BTreeSet::new();
+    for line in code.lines().filter(|line| !line.starts_with(' ')) {
+        let mut words = line.split(' ').skip_while(|word| BEFORE.contains(word)).peekable();
+        if words.peek().is_some_and(|word| KINDS.contains(word)) {
+            let rest = words.find(|word| !KINDS.contains(word)).unwrap_or_default();
+            found.extend(rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next());
         }
     }
     found
@@ -394,19 +272,21 @@ fn parts(text: &str) -> Vec<&str> {
     found
 }
 
-/// Arrows of a crate with floors that point up.
-fn upward(krate: &Krate) -> Vec<(String, String)> {
-    let Some((_, floors)) = FLOORS.iter().find(|(name, _)| *name == krate.name) else { return Vec::new() };
-    let floor = |module: &str| {
-        let first = module.split("::").next().unwrap_or_default();
-        floors.iter().position(|floor| floor.contains(&module) || floor.contains(&first))
-    };
-    let pairs = krate.arrows.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)));
-    let is_up = |(from, to): &(&String, &String)| floor(to) > floor(from);
-    pairs.filter(is_up).map(|(from, to)| (from.clone(), to.clone())).collect()
+/// The floor of a module: its own, else that of its directory; the root's is above all.
+fn floor(floors: Floors, module: &str) -> Option<usize> {
+    let first = module.split("::").next().unwrap_or_default();
+    let find = |name: &str| floors.iter().position(|floor| floor.contains(&name));
+    if module == ROOT { Some(floors.len()) } else { find(module).or_else(|| find(first)) }
 }
 
-/// Strongly connected modules (Tarjan's algorithm, SIAM J. Comput. 1, 1972).
+/// Arrows of a crate with floors that point up.
+fn upward(krate: &Krate) -> Vec<(&str, &str)> {
+    let Some(floors) = krate.floors else { return Vec::new() };
+    let pairs = krate.arrows.iter().flat_map(|(from, all)| all.iter().map(move |to| (&from[..], &to[..])));
+    pairs.filter(|(from, to)| floor(floors, to) > floor(floors, from)).collect()
+}
+
+/// Modules that use each other: strongly connected (Tarjan's algorithm, SIAM J. Comput. 1, 1972).
 fn circles(arrows: &Arrows) -> Vec<Vec<String>> {
     let mut search = Search { arrows, ..Search::default() };
     for module in arrows.keys() {
@@ -414,6 +294,7 @@ fn circles(arrows: &Arrows) -> Vec<Vec<String>> {
             search.visit(module);
         }
     }
+    search.found.retain(|circle| circle.len() > 1);
     search.found
 }
 
@@ -470,52 +351,66 @@ mod tests {
     use super::super::tests::source;
     use super::*;
 
-    fn arrows_of(files: &[(&str, &str)]) -> Vec<String> {
+    fn krate_of(files: &[(&str, &str)], floors: Option<Floors>) -> Krate {
         let sources: Vec<Source> =
             files.iter().map(|(path, text)| source(&format!("crates/x/src/{path}.rs"), text)).collect();
-        let krate = krate("x", &sources.iter().collect::<Vec<_>>());
-        let pairs =
-            krate.arrows.iter().flat_map(|(from, all)| all.iter().map(move |to| format!("{from}>{to}")));
-        pairs.collect()
+        krate("crates/x", &sources.iter().collect::<Vec<_>>(), floors)
+    }
+
+    fn complaints_about(files: &[(&str, &str)], floors: Floors) -> Vec<String> {
+        complaints(&krate_of(files, Some(floors)))
     }
 
     #[test]
     fn paths_and_methods_are_arrows() {
-        let found = arrows_of(&[
+        let files = [
             ("lib", "mod a;\nmod b;\nmod c;\nmod d;\npub use d::Shown;\n"),
             ("a", "use crate::{b::{self, X}, c::Y};\nuse crate::Shown;\n"),
             ("b", "// crate::a::Z\n#[cfg(test)]\nmod tests {\n use crate::c::Q;\n}\n"),
             ("c", "\nimpl Big {\n    fn one(&self) {\n        self.two(1)\n    }\n}\n"),
             ("d", "\nimpl<T> Big {\n    pub fn two(&self) {}\n}\nuse super::b;\n"),
             ("d/inner", "use super::super::a;\nuse super::Own;\n"),
-        ]);
-        assert_eq!(found, ["a>b", "a>c", "a>d", "c>d", "d>a", "d>b"]);
+        ];
+        let arrows = krate_of(&files, None).arrows;
+        let pairs = arrows.iter().flat_map(|(from, all)| all.iter().map(move |to| format!("{from}>{to}")));
+        assert_eq!(pairs.collect::<Vec<_>>(), ["a>b", "a>c", "a>d", "c>d", "d>a", "d>b"]);
     }
 
     #[test]
     fn an_arrow_to_a_higher_floor_is_an_error() {
+        const FLOORS: Floors = &[&["history"], &["report"], &["shared"]];
         let found = |report: &str| {
-            let files = [("report", report), ("shared", "use crate::report::Report;\n")];
-            let sources =
-                files.map(|(name, text)| source(&format!("crates/mount/monitor/src/{name}.rs"), text));
-            check(&sources).into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+            let files = [("history", ""), ("report", report), ("shared", "use crate::report::Report;\n")];
+            complaints_about(&files, FLOORS)
         };
         assert!(found("use crate::history::Sample;\n").is_empty());
         let upward = found("use crate::shared::Shared;\n");
-        assert_eq!(upward.len(), 1);
         assert!(upward[0].starts_with("report uses shared, which is on a higher floor"), "{upward:?}");
     }
 
     #[test]
+    fn a_file_may_stand_on_another_floor_than_its_directory() {
+        const FLOORS: Floors = &[&["quota"], &["inode"], &["quota::changes"]];
+        let found = |changes, edit| {
+            let files = [("inode", ""), ("quota", ""), ("quota/changes", changes), ("quota/edit", edit)];
+            complaints_about(&files, FLOORS)
+        };
+        assert!(found("use crate::inode::Inode;\n", "use super::Kind;\n").is_empty());
+        assert_eq!(found("", "use crate::inode::Inode;\n").len(), 1);
+        assert_eq!(found("", "use super::changes::Changes;\n").len(), 1);
+    }
+
+    #[test]
     fn a_call_of_a_method_on_a_higher_floor_is_an_error() {
+        const FLOORS: Floors = &[&["state"], &["data"], &["volume"]];
         let state = "pub(crate) struct State {\n}\nimpl State {\n    pub(crate) fn now(&self) {\n    }\n}\n";
+        let volume = "pub struct Volume {\n}\nimpl Volume {\n    pub fn sync(&self) {\n    }\n}\n";
         let found = |call: &str| {
-            let volume = "pub struct Volume {\n}\nimpl Volume {\n    pub fn sync(&self) {\n    }\n}\n";
             let read = format!("fn read(state: &State, volume: &Volume) {{\n    {call};\n}}\n");
-            let files = [("state", state), ("volume", volume), ("data/read", &read)];
-            let sources =
-                files.map(|(name, text)| source(&format!("crates/core/engine/src/{name}.rs"), text));
-            check(&sources).into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+            complaints_about(
+                &[("data", ""), ("state", state), ("volume", volume), ("data/read", &read)],
+                FLOORS,
+            )
         };
         assert!(found("state.now()").is_empty());
         let upward = found("volume.sync()");
@@ -524,12 +419,60 @@ mod tests {
     }
 
     #[test]
+    fn what_the_root_defines_is_above_all_floors() {
+        let found = |root: &str, module: &str| complaints_about(&[("lib", root), ("a", module)], &[&["a"]]);
+        let roots = ["pub struct Error;\n", "pub(crate) const fn Error() {}\n", "type Error<T> = T;\n"];
+        for root in roots {
+            for module in ["use crate::{Error, a};\n", "use super::Error;\n"] {
+                let message = "a uses what the crate's root defines, which is the top floor";
+                assert_eq!(found(root, module), [message], "{root} {module}");
+            }
+        }
+        let method = "pub struct Set {\n}\nimpl Set {\n    fn all(&self) {\n    }\n}\n";
+        assert_eq!(found(method, "fn f(set: &Set) {\n    set.all();\n}\n").len(), 1);
+        assert!(found("mod a;\npub use a::Error;\n", "use crate::Error;\n").is_empty());
+        assert!(
+            found("use std::fmt;\nfn inner() {\n    struct Error;\n}\n", "use crate::Error;\n").is_empty()
+        );
+    }
+
+    #[test]
+    fn every_module_stands_on_a_floor_and_every_floor_has_modules() {
+        let files = [("lib", ""), ("a", ""), ("b", ""), ("b/inner", "")];
+        assert!(complaints_about(&files, &[&["a"], &["b"]]).is_empty());
+        assert!(complaints_about(&files, &[&["a", "b"], &["b::inner"]]).is_empty());
+        let found = complaints_about(&files, &[&["a"]]);
+        assert!(matches!(&found[..], [one] if one.starts_with("b stands on no floor")), "{found:?}");
+        let found = complaints_about(&files, &[&["a", "b"], &["c", "b::gone"]]);
+        let lost = [
+            "b::gone has a floor, but there is no such module",
+            "c has a floor, but there is no such module",
+        ];
+        assert_eq!(found, lost);
+    }
+
+    #[test]
+    fn a_crate_of_several_modules_has_floors() {
+        let without = |files| complaints(&krate_of(files, None)).len();
+        assert_eq!(without(&[("lib", "mod a;\nmod b;\n"), ("a", ""), ("b", "")]), 1);
+        assert_eq!(without(&[("lib", "mod a;\n"), ("a", "")]), 0);
+        let sources = |krate: &str| ["a", "b"].map(|name| source(&format!("{krate}/src/{name}.rs"), ""));
+        assert_eq!(check(&sources("crates/base/x")).len(), 1);
+        assert_eq!(check(&sources("workshop/x")).len(), 1);
+        assert!(check(&sources("xtask")).is_empty());
+    }
+
+    #[test]
+    fn a_circle_on_one_floor_is_an_error() {
+        let files = [("a", "use crate::b::X;\n"), ("b", "use crate::c::X;\n"), ("c", "use crate::a::X;\n")];
+        assert_eq!(complaints_about(&files, &[&["a", "b", "c"]]), ["a circle: a b c"]);
+    }
+
+    #[test]
     fn circles_are_found_whole() {
         let arrow = |from: &str, to: &[&str]| (from.to_owned(), to.iter().map(|t| (*t).to_owned()).collect());
         let arrows: Arrows =
             [arrow("a", &["b"]), arrow("b", &["c", "d"]), arrow("c", &["a"]), arrow("d", &["e"])].into();
-        let mut found: Vec<Vec<String>> = circles(&arrows).into_iter().filter(|c| c.len() > 1).collect();
-        found.sort();
-        assert_eq!(found, [["a", "b", "c"]]);
+        assert_eq!(circles(&arrows), [["a", "b", "c"]]);
     }
 }
