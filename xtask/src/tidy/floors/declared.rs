@@ -329,5 +329,4 @@ pub(super) const WITHOUT: &[&str] = &[
     "salvage",
     "store",
     "tune",
-    "units",
 ];
