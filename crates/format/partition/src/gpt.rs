@@ -7,7 +7,10 @@
 //!
 //! Facts: UEFI specification 2.10, chapter 5.3.
 
-use crate::{Kind, Partition, Result, damaged, le16, le32, le64};
+use crate::bytes::{le16, le32, le64};
+use crate::error::{Result, damaged};
+use crate::kind::Kind;
+use crate::partition::Partition;
 use hectare_device::Device;
 use hectare_units::{Bytes, u64_of, usize_of};
 

@@ -12,78 +12,18 @@
 //!
 //! What it is not: it changes no table, and does not look into the partitions.
 
+mod bytes;
+mod error;
 mod gpt;
 mod kind;
 mod mbr;
+mod partition;
 
+pub use error::{Error, Result};
 pub use kind::Kind;
+pub use partition::Partition;
 
 use hectare_device::{Device, SliceDevice};
-use hectare_units::Bytes;
-
-/// Why a partition can't be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The disk could not be read, or a partition does not lie on it.
-    #[error(transparent)]
-    Device(#[from] hectare_device::Error),
-    /// There is no table: perhaps the disk is a volume itself.
-    #[error("{0} has no partition table: perhaps it holds a volume as a whole")]
-    NoTable(String),
-    /// The table is damaged.
-    #[error("{device}: the partition table at byte {place} is damaged: {reason}")]
-    Damaged {
-        /// The disk.
-        device: String,
-        /// Where the damage is.
-        place: Bytes,
-        /// What is wrong.
-        reason: &'static str,
-    },
-    /// There is no such partition.
-    #[error("{device} has no partition {number}: there {there}")]
-    Missing {
-        /// The disk.
-        device: String,
-        /// The number that was requested.
-        number: u32,
-        /// The existing ones, in words.
-        there: String,
-    },
-    /// No partition has that name or UUID, or several have.
-    #[error("{device}: {wanted:?} is the name or UUID of {count}: there {there}")]
-    Unknown {
-        /// The disk.
-        device: String,
-        /// What was requested.
-        wanted: String,
-        /// How many there are, in words.
-        count: &'static str,
-        /// The existing numbers, in words.
-        there: String,
-    },
-}
-
-/// The result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
-
-/// A partition.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Partition {
-    /// Its number, from 1; logical partitions of the older kind of table from 5.
-    pub number: u32,
-    /// Where it begins.
-    pub start: Bytes,
-    /// How long it is.
-    pub len: Bytes,
-    /// What it is meant for.
-    pub kind: Kind,
-    /// Its name; empty where there is none, and in tables of the older kind. May hold any character.
-    pub name: String,
-    /// Its UUID as Linux writes it: of a GPT that of the entry, of the older kind the disk's number and that of the
-    /// partition (`1234abcd-02`); empty if the disk has none.
-    pub uuid: String,
-}
 
 /// The partitions of a disk, in the order of their numbers, which may have gaps.
 ///
@@ -144,28 +84,13 @@ fn numbers(found: &[Partition]) -> String {
     }
 }
 
-fn damaged(disk: &dyn Device, place: Bytes, reason: &'static str) -> Error {
-    Error::Damaged { device: disk.name().to_owned(), place, reason }
-}
-
-fn le16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
-}
-
-fn le32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
-}
-
-fn le64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)] // all of this is tests
 
     use super::*;
     use hectare_device::MemoryDevice;
+    use hectare_units::Bytes;
     use proptest::prelude::*;
 
     const SECTORS: usize = 2048;

@@ -7,7 +7,10 @@
 //!
 //! Facts: the table's layout and the kernel's numbering, as sfdisk and loop devices show them (tested).
 
-use crate::{Error, Kind, Partition, Result, damaged, le16, le32};
+use crate::bytes::{le16, le32};
+use crate::error::{Error, Result, damaged};
+use crate::kind::Kind;
+use crate::partition::Partition;
 use hectare_device::Device;
 use hectare_units::Bytes;
 

@@ -320,7 +320,6 @@ pub(super) const WITHOUT: &[&str] = &[
     "mkfs",
     "mmp",
     "nbd",
-    "partition",
     "populate",
     "probe",
     "python",
