@@ -17,14 +17,13 @@ pub mod record;
 mod what;
 
 pub use backup::{FoundSuperblock, WhichSuperblock, backup_desc, find_superblock, in_usual_places};
-pub use what::What;
+pub use what::{Found, What};
 
 use hectare_device::{Device, Result, SliceDevice};
 use hectare_ext4::superblock::{SuperBlock, unfinished as unfinished_volume};
 use hectare_partition::Partition;
 use hectare_units::{Bytes, GroupNr, index_of};
 use magic::{HEAD, TAIL, ext_superblock, in_head, in_tail, unfinished};
-use std::fmt;
 
 /// The most partitions that [`instead`] lists.
 const LISTED_MAX: usize = 16;
@@ -39,25 +38,6 @@ const EMPTY: &str = "there is no ext2, ext3 or ext4 volume: it begins with nothi
 #[must_use]
 pub fn by_head(head: &[u8]) -> Option<What> {
     in_head(head).map(|found| found.what)
-}
-
-/// The content of a device.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// The kind.
-    pub what: What,
-    /// Its label, if it has one and it is worth printing.
-    pub label: Option<String>,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what.name())?;
-        match &self.label {
-            Some(label) => write!(f, " (label {label})"),
-            None => Ok(()),
-        }
-    }
 }
 
 /// Looks for a file system, volume manager, partition table, disk image, archive or packed file.

@@ -3,7 +3,7 @@
 //! Every offset is from the published description of the format named beside it. A number of two bytes is met
 //! by chance too often, so those have further conditions.
 
-use crate::{Found, What};
+use crate::what::{Found, What};
 use hectare_ext4::superblock::UNFINISHED;
 
 /// Bytes looked at from the start; btrfs and ReiserFS keep their superblocks at 64 KiB.

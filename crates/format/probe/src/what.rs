@@ -3,6 +3,27 @@
 //! Names begin with an article and fit after "it is" and "the device holds". The advice is for users who gave
 //! the content where an ext4 volume was needed.
 
+use std::fmt;
+
+/// The content of a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The kind.
+    pub what: What,
+    /// Its label, if it has one and it is worth printing.
+    pub label: Option<String>,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what.name())?;
+        match &self.label {
+            Some(label) => write!(f, " (label {label})"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A kind of content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {

@@ -321,7 +321,6 @@ pub(super) const WITHOUT: &[&str] = &[
     "mmp",
     "nbd",
     "populate",
-    "probe",
     "python",
     "repair",
     "resize",
