@@ -14,7 +14,7 @@
 //! Hazard: a text is used only with the right checksum, and none longer than [`TEXT_MAX`].
 
 use crate::error::{Error, Result};
-use crate::{SECTOR, SECTOR_LEN, crc, le32, le64};
+use crate::sector::{SECTOR, SECTOR_LEN, crc, le32, le64};
 use hectare_device::{Device, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 

@@ -15,7 +15,7 @@
 //! Facts: the layout as `pvcreate` writes it (tested against it), and lvm2's manual page `pvck(8)`.
 
 use crate::error::{Error, Result};
-use crate::{SECTOR, SECTOR_LEN, crc, le32, le64};
+use crate::sector::{SECTOR, SECTOR_LEN, crc, le32, le64};
 use hectare_device::{Device, Span};
 use hectare_units::{Bytes, usize_of};
 

@@ -24,6 +24,7 @@ mod device;
 mod error;
 mod group;
 mod label;
+mod sector;
 mod text;
 
 pub use device::LogicalVolume;
@@ -34,12 +35,8 @@ use group::{Group, Kind, Logical};
 use hectare_device::{Device, Span};
 use hectare_units::{Bytes, u64_of};
 use label::Label;
+use sector::{SECTOR, crc};
 use std::sync::Arc;
-
-const SECTOR: u64 = 512;
-const SECTOR_LEN: usize = 512;
-/// With what LVM2 begins its checksums.
-const CRC_START: u64 = 0xf597_a6cf;
 
 /// Whether a device begins with the label of a physical volume. One that can't be read does not.
 #[must_use]
@@ -316,21 +313,6 @@ fn dashed(id: &str) -> String {
         std::mem::replace(&mut rest, after)
     });
     parts.join("-")
-}
-
-/// LVM2's checksum: CRC-32 with another start, and not turned round in the end.
-fn crc(bytes: &[u8]) -> u32 {
-    let mut digest = crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32IsoHdlc, CRC_START);
-    digest.update(bytes);
-    !hectare_units::low32(digest.finalize())
-}
-
-fn le32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
-}
-
-fn le64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
 }
 
 /// The checksum of metadata: for the fuzzer.

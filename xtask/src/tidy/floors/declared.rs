@@ -316,7 +316,6 @@ pub(super) const WITHOUT: &[&str] = &[
     "hectare",
     "hectare-cli",
     "lab",
-    "lvm",
     "mkfs",
     "mmp",
     "nbd",
