@@ -21,7 +21,9 @@
 //!
 //! What it is not: it knows nothing of what lies on the disk.
 
+mod ahead;
 pub mod android;
+mod backing;
 mod error;
 mod mapped;
 mod named;
@@ -30,6 +32,7 @@ mod vhd;
 mod vhdx;
 mod vmdk;
 
+pub use backing::Backing;
 pub use error::{Error, Result};
 pub use named::Named;
 
@@ -92,16 +95,6 @@ impl Format {
         let is_vhd = foot.map_or(Ok(false), |at| vhd::is_fixed(file, at))?;
         Ok(is_vhd.then_some(Self::Vhd))
     }
-}
-
-/// Which backing files an image may have opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Backing {
-    /// Those in the same directory as the image that names them.
-    #[default]
-    Beside,
-    /// Whatever it names.
-    Anywhere,
 }
 
 /// The bytes of the disk in an image that is open, for writing if the file is. `path` is where the file was

@@ -7,8 +7,9 @@
 
 mod counts;
 
-use crate::error::{check, io};
-use crate::{Backing, Error, Named, Result};
+use crate::backing::Backing;
+use crate::error::{Error, Result, check, io};
+use crate::named::Named;
 use hectare_device::os::borrowed;
 use hectare_device::{Claim, Device, Extent, FileDevice, FileOptions, Operation, Span};
 use hectare_probe::record::record;

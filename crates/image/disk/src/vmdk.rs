@@ -11,9 +11,9 @@
 mod descriptor;
 mod sparse;
 
-use crate::Named;
 use crate::error::{Error, Result};
 use crate::mapped::{Layout, MappedDevice, Source, extent};
+use crate::named::Named;
 use descriptor::{Content, Descriptor};
 use hectare_device::{Device, Extent, FileDevice, FileOptions};
 use hectare_probe::record::record;
