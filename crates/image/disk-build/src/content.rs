@@ -8,8 +8,8 @@ mod fat;
 mod file;
 mod tree;
 
+use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::plan::Environment;
 use crate::spec::{Content, Rule, Spec};
 use crate::verity;
 use ext::ExtContent;

@@ -17,6 +17,7 @@
 mod attributes;
 mod content;
 mod cursor;
+mod environment;
 mod error;
 mod identity;
 mod layout;
@@ -28,8 +29,9 @@ mod types;
 mod verity;
 mod write;
 
+pub use environment::{Environment, OpenSource};
 pub use error::{Error, Result};
 pub use identity::Identity;
-pub use plan::{Disk, Environment, OpenSource, PartitionSummary};
+pub use plan::{Disk, PartitionSummary};
 pub use spec::{Spec, TableKind};
 pub use write::{Made, RootHash};

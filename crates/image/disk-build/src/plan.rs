@@ -1,35 +1,17 @@
 //! From a description to a disk that only needs to be written: sources are read, sizes and places decided.
 
 use crate::content::{Prepared, SourceFile, verity_size};
+use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::identity::{Identity, partition_of_seed, volume_of_seed};
 use crate::layout::{Layout, Need, layout};
 use crate::spec::{Content, PartitionType, Rule, Spec};
-use hectare_populate::Source;
 use hectare_units::Bytes;
-use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use uuid::Uuid;
 
 /// Bytes of code that fit before the table.
 const CODE_MAX: u64 = 440;
-
-/// Makes a source of files of an argument as `hectare build --from` takes it. The error is one line.
-pub type OpenSource<'a> = dyn Fn(&OsStr) -> std::result::Result<Source, String> + 'a;
-
-/// What a plan depends on beside the description.
-pub struct Environment<'a> {
-    /// Threads that read directories, and later write.
-    pub threads: NonZeroUsize,
-    /// The value of `SOURCE_DATE_EPOCH`.
-    pub epoch: Option<i64>,
-    /// Where UUIDs come from.
-    pub identity: Identity,
-    /// Opens sources.
-    pub open: &'a OpenSource<'a>,
-    /// Takes warnings, a line each.
-    pub warn: &'a dyn Fn(&str),
-}
 
 /// A disk that is planned.
 pub struct Disk {

@@ -63,8 +63,27 @@ const REFUSED: [&str; 14] = [
     "AddValidateFS",
 ];
 
+impl Spec {
+    /// Reads the files of a directory that say what `systemd-repart` is to make. `root` is where paths of
+    /// files to be copied start.
+    ///
+    /// # Errors
+    /// With the file, the line and the key; also for keys that this does not do.
+    pub fn from_repart(directory: &Path, root: &Path) -> Result<Self> {
+        spec(directory, root)
+    }
+
+    /// Reads texts of `repart.d` files, each with its name.
+    ///
+    /// # Errors
+    /// As [`Self::from_repart`].
+    pub fn from_repart_texts(files: &[(String, String)], root: &Path) -> Result<Self> {
+        of_texts(files, root)
+    }
+}
+
 /// Reads the files of a directory.
-pub(crate) fn spec(directory: &Path, root: &Path) -> Result<Spec> {
+fn spec(directory: &Path, root: &Path) -> Result<Spec> {
     let shown = directory.display().to_string();
     let failed = |error: &std::io::Error| Error::part(&shown, io_reason(error));
     let mut names = Vec::new();
@@ -95,7 +114,7 @@ pub(crate) fn spec(directory: &Path, root: &Path) -> Result<Spec> {
 }
 
 /// Reads texts, each with its name.
-pub(crate) fn of_texts(texts: &[(String, String)], root: &Path) -> Result<Spec> {
+fn of_texts(texts: &[(String, String)], root: &Path) -> Result<Spec> {
     let mut reader = Reader { root, warnings: Vec::new() };
     let mut read = Vec::new();
     for (name, text) in texts {

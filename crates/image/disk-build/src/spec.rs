@@ -191,23 +191,6 @@ impl Spec {
         convert::spec(path, text)
     }
 
-    /// Reads the files of a directory that say what `systemd-repart` is to make. `root` is where paths of
-    /// files to be copied start.
-    ///
-    /// # Errors
-    /// With the file, the line and the key; also for keys that this does not do.
-    pub fn from_repart(directory: &Path, root: &Path) -> Result<Self> {
-        crate::repart::spec(directory, root)
-    }
-
-    /// Reads texts of `repart.d` files, each with its name.
-    ///
-    /// # Errors
-    /// As [`Self::from_repart`].
-    pub fn from_repart_texts(files: &[(String, String)], root: &Path) -> Result<Self> {
-        crate::repart::of_texts(files, root)
-    }
-
     /// The kind of the table.
     #[must_use]
     pub fn table(&self) -> TableKind {

@@ -1,7 +1,7 @@
 //! An ext volume, as `hectare build` makes it.
 
 use super::tree;
-use crate::plan::Environment;
+use crate::environment::Environment;
 use crate::spec::{Ext, Rule};
 use hectare_device::Device;
 use hectare_mkfs::{FormatOptions, whole_pages};

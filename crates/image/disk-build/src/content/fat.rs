@@ -11,7 +11,7 @@ mod names;
 mod time;
 
 use super::tree;
-use crate::plan::Environment;
+use crate::environment::Environment;
 use crate::spec::Fat;
 use geometry::{Geometry, Wanted, clusters_for, entries_len};
 use hectare_device::Device;

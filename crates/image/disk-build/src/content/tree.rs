@@ -1,6 +1,6 @@
 //! The tree of a volume's files.
 
-use crate::plan::Environment;
+use crate::environment::Environment;
 use crate::spec::Files;
 use hectare_populate::{Options, Tree};
 
