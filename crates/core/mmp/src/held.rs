@@ -12,8 +12,9 @@
 //!   replayed later has the block as the program wrote it.
 //! - After another host has written to the block, every change is refused.
 
+use crate::block::{LEN, MmpBlock};
 use crate::error::Result;
-use crate::guard::{Guard, LEN, MmpBlock, Options, enter};
+use crate::guard::{Guard, Options, enter};
 use crate::lease::Lease;
 use crate::unmarked::Unmarked;
 use hectare_device::{Device, Error, Extent, Operation, Reason};

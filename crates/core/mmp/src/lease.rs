@@ -13,8 +13,8 @@
 //! Hazard: where the mark moves ([`Lease::moved`]), its old block may become a file's at once. So nothing is written
 //! in the old place from then on: a mark is renewed and moved one at a time.
 
+use crate::block::{MmpBlock, described};
 use crate::error::Result;
-use crate::guard::{MmpBlock, described};
 use hectare_device::{Device, Fence, Mark, Operation, Reason};
 use hectare_ext4::mmp::{Mmp, RawMmp, Status};
 use parking_lot::Mutex;

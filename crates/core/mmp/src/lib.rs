@@ -14,6 +14,7 @@
 //!
 //! What it is not: a lock on this host. That is the device's.
 
+mod block;
 mod error;
 mod guard;
 mod held;

@@ -5,8 +5,9 @@
 //! that repairs finds the block as it lies if it says *clean*, to the byte, so that what it takes back later is
 //! exactly what was there.
 
+use crate::block::{LEN, MmpBlock};
 use crate::error::{Error, Result};
-use crate::guard::{CHECK_MAX, Guard, LEN, MmpBlock, Options, Wait, outwait, wait_for};
+use crate::guard::{CHECK_MAX, Guard, Options, Wait, outwait, wait_for};
 use crate::held::{Held, Hold};
 use crate::lease::Clock;
 use crate::unmarked::Unmarked;

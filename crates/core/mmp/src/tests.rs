@@ -1,6 +1,7 @@
 //! Two hosts and one volume, by a clock that the tests set.
 
-use crate::guard::{MmpBlock, Wait, program_of, user_name};
+use crate::block::{MmpBlock, program_of, user_name};
+use crate::guard::Wait;
 use crate::lease::{Clock, Lease};
 use hectare_device::{Device, Fence, FencedDevice, Mark, MemoryDevice};
 use hectare_ext4::mmp::{Mmp, Status};

@@ -7,8 +7,9 @@
 //!
 //! No mark is put there: if it is the superblock that is wrong, the block may be a file's.
 
+use crate::block::{LEN, MmpBlock};
 use crate::error::{Error, Result};
-use crate::guard::{LEN, MmpBlock, wait_for};
+use crate::guard::wait_for;
 use hectare_device::Device;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;

@@ -315,7 +315,6 @@ pub(super) const WITHOUT: &[&str] = &[
     "hectare-cli",
     "lab",
     "mkfs",
-    "mmp",
     "nbd",
     "populate",
     "python",
