@@ -30,14 +30,12 @@ mod system_inodes;
 pub use contents::{Contents, Empty, GroupUse, count_inode, set_bits};
 pub use geometry::{Shape, shape, whole_pages};
 pub use journal::{default_blocks as default_journal_blocks, orphan_blocks};
-pub use journal_device::{
-    JournalDeviceId, external_journal, join_journal, leave_journal, make_journal_device,
-};
+pub use journal_device::{external_journal, join_journal, leave_journal, make_journal_device};
 pub use layout::{Cursor, GroupMeta, Layout};
 pub use mount_defaults::MountDefaults;
 pub use note::Note;
 pub use option_parser::{apply_extended, parse_features};
-pub use options::{FeatureEdit, FormatOptions, FsType, InodeCount, ResizeLimit, Usage};
+pub use options::{FeatureEdit, FormatOptions, FsType, InodeCount, JournalDeviceId, ResizeLimit, Usage};
 pub use overhead::{Capacity, Overhead, capacity, overhead};
 pub use plan::{Chunk, Counts, Plan};
 pub use space::{FreeRange, Space};

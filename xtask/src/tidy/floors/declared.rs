@@ -314,7 +314,6 @@ pub(super) const WITHOUT: &[&str] = &[
     "hectare",
     "hectare-cli",
     "lab",
-    "mkfs",
     "nbd",
     "populate",
     "python",

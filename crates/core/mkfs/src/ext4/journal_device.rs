@@ -28,15 +28,6 @@ const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
 /// The size of its blocks where none is asked for.
 const BLOCK_SIZE: BlockSize = BlockSize::KIB4;
 
-/// The journal of a volume that lies on another device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct JournalDeviceId {
-    /// Its UUID.
-    pub uuid: [u8; 16],
-    /// The device's number as the kernel stores it (`s_journal_dev`); 0 for a file.
-    pub number: u32,
-}
-
 /// Makes a device an external journal that no volume uses yet; returns its UUID. Of the options only the
 /// block size, the UUID, the label and the time count.
 ///

@@ -4,7 +4,6 @@
 //! of the volume in [`super::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
 //! Debian ships. Parsing of the `-O` and `-E` words is in [`super::option_parser`].
 
-use super::journal_device::JournalDeviceId;
 use super::mount_defaults::MountDefaults;
 use crate::derived;
 use crate::error::{Error, Result};
@@ -17,6 +16,15 @@ use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, Blocks, Bytes};
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// The journal of a volume that lies on another device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalDeviceId {
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// The device's number as the kernel stores it (`s_journal_dev`); 0 for a file.
+    pub number: u32,
+}
 
 /// The family of features to start from (`-t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
