@@ -3,7 +3,7 @@
 use crate::buffer::{Lent, filled};
 use crate::failure::{Failure, Outcome, size as size_of_bytes};
 use crate::guard::Held;
-use crate::volume::{Stat, stat_of};
+use crate::stat::{Stat, stat_of};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -19,6 +19,7 @@ mod check;
 mod failure;
 mod file;
 mod guard;
+mod stat;
 mod volume;
 mod watched;
 

@@ -316,7 +316,6 @@ pub(super) const WITHOUT: &[&str] = &[
     "lab",
     "nbd",
     "populate",
-    "python",
     "repair",
     "resize",
     "salvage",
