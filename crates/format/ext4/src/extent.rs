@@ -41,6 +41,7 @@ pub mod raw;
 mod remove;
 mod repoint;
 mod shift;
+mod shrink;
 #[cfg(test)]
 pub(crate) mod tests;
 

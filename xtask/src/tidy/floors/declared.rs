@@ -310,7 +310,6 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
 pub(super) const WITHOUT: &[&str] = &[
     "check",
     "device",
-    "ext4",
     "hectare",
     "hectare-cli",
     "lab",

@@ -4,13 +4,28 @@
 //! could still break that, which gives an error and no panic.
 
 use super::node::capacity;
-use super::path::Seat;
 use super::raw::{self, Header, RawEntry};
 use super::{TreeGeometry, TreeWrite};
 use crate::error::{Corrupt, Place};
 use hectare_units::{BlockNr, LogicalBlock, low16, u64_of};
 use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
+
+/// Where a node lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seat {
+    Root,
+    Block(BlockNr),
+}
+
+impl Seat {
+    pub(super) fn place(self, geometry: &TreeGeometry) -> Place {
+        match self {
+            Self::Root => Place::Inode(geometry.inode),
+            Self::Block(nr) => Place::Block(nr),
+        }
+    }
+}
 
 /// Makes `bytes` an empty node of `depth`, with as many entries as fit.
 ///

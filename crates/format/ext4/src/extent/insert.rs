@@ -7,11 +7,11 @@
 //!
 //! All the blocks this takes are allocated before the first change; see [`Spares`].
 
-use super::edit::{create, edit};
+use super::edit::{Seat, create, edit};
 use super::node::{Node, index_slot};
-use super::path::{LEVELS_MAX, Path, Seat, Step};
+use super::path::{LEVELS_MAX, Path, Step};
 use super::raw::RawEntry;
-use super::remove::shrink_root;
+use super::shrink::shrink_root;
 use super::{DEPTH_MAX, Extent, FILE_END, TreeGeometry, TreeWrite};
 use crate::error::Corrupt;
 use hectare_units::{BlockNr, LogicalBlock};

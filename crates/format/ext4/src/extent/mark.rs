@@ -11,7 +11,7 @@ use super::lookup::lookup;
 use super::node::Node;
 use super::path::Path;
 use super::raw::RawEntry;
-use super::remove::shrink_root;
+use super::shrink::shrink_root;
 use super::{Extent, FILE_END, Mapping, TreeGeometry, TreeWrite};
 use crate::error::Corrupt;
 use hectare_units::{LogicalBlock, low32};

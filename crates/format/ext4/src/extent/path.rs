@@ -3,30 +3,14 @@
 //! A path holds no bytes, only positions and counts, so that no node is kept from being changed in place. It
 //! is valid until the first structural change; operations then descend again.
 
-use super::edit::edit;
+use super::edit::{Seat, edit};
 use super::node::Node;
 use super::{DEPTH_MAX, TreeGeometry, TreeRead, TreeWrite};
-use crate::error::{Corrupt, Place};
-use hectare_units::{BlockNr, LogicalBlock};
+use crate::error::Corrupt;
+use hectare_units::LogicalBlock;
 
 /// Levels of the longest path: the root and [`DEPTH_MAX`] blocks.
 pub(super) const LEVELS_MAX: usize = DEPTH_MAX as usize + 1;
-
-/// Where a node lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Seat {
-    Root,
-    Block(BlockNr),
-}
-
-impl Seat {
-    pub(super) fn place(self, geometry: &TreeGeometry) -> Place {
-        match self {
-            Self::Root => Place::Inode(geometry.inode),
-            Self::Block(nr) => Place::Block(nr),
-        }
-    }
-}
 
 /// A node on the path.
 #[derive(Clone, Copy)]

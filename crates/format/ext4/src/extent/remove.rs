@@ -4,12 +4,13 @@
 //! shorter. The only thing that can need space is a hole strictly inside one extent (one entry becomes two),
 //! and that split comes first; after it removal only trims and frees.
 
-use super::edit::edit;
+use super::edit::{Seat, edit};
 use super::insert::split_at;
 use super::lookup::lookup;
 use super::node::Node;
-use super::path::{Path, Seat};
+use super::path::Path;
 use super::raw::RawEntry;
+use super::shrink::shrink_root;
 use super::{Extent, FILE_END, Mapping, TreeGeometry, TreeWrite};
 use crate::error::Corrupt;
 use hectare_units::{BlockNr, LogicalBlock, low32};
@@ -189,29 +190,4 @@ fn drop_leaf<T: TreeWrite>(tree: &mut T, geometry: &TreeGeometry, path: &Path) -
         }
     }
     Ok(())
-}
-
-/// Moves the entries of the root's only child into the root, as often as they fit.
-pub(super) fn shrink_root<T: TreeWrite>(tree: &mut T, geometry: &TreeGeometry) -> Result<(), T::Error> {
-    loop {
-        let root = tree.root();
-        let root = Node::root(&root, geometry)?;
-        if root.depth() == 0 || root.len() != 1 {
-            return Ok(());
-        }
-        let child = root.child(0)?;
-        let held = tree.node(child.nr)?;
-        let node = Node::block(&held, &child, geometry)?;
-        if node.len() > root.max() {
-            return Ok(());
-        }
-        let entries = node.to_slots();
-        drop(held);
-        edit(tree, Seat::Root, geometry, |node| {
-            node.fill(&entries)?;
-            node.set_depth(child.depth);
-            Ok(())
-        })?;
-        tree.free(child.nr)?;
-    }
 }
