@@ -1,8 +1,8 @@
 //! Bitmaps and counts: compares them with the findings of the walk.
 
-use crate::Step;
 use crate::bits::{Bits, all_set_from, count_ones, is_set};
 use crate::context::Scan;
+use crate::progress::Step;
 use crate::report::{Error, Problem, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::geometry::Geometry;

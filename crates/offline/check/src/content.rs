@@ -12,6 +12,13 @@ use hectare_units::{BlockNr, Bytes, InodeNr, LogicalBlock, index_of, u64_of};
 use std::ops::Range;
 
 impl Scan<'_> {
+    /// A size that the map can hold. That of the largest extent is in use as an end, and no size.
+    pub(crate) fn check_size_max(&mut self, nr: InodeNr, slot: RawInode<'_>) {
+        if slot.size() > slot.size_max(self.volume.geometry().block_size) {
+            self.tell_inode(nr, format!("its size {} is more than its map can hold", slot.size()));
+        }
+    }
+
     /// Compares `i_blocks` with the clusters that were found, which count for the inode's owners.
     pub(crate) fn check_block_count(
         &mut self,

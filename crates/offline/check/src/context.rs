@@ -10,9 +10,9 @@ pub(crate) mod orphans;
 pub(crate) mod quotas;
 pub(crate) mod reader;
 
-use crate::Watch;
 use crate::bits::Bits;
 use crate::late_times::LateTimes;
+use crate::progress::Watch;
 use crate::report::{Error, Options, Problem, Report, What};
 use attributes::Shared;
 use claims::Claims;

@@ -1,12 +1,12 @@
 //! Directories: every record of every block, after all inodes are known.
 
-use crate::Step;
 use crate::context::attributes::InodeAttributes;
 use crate::context::directory::{Directory, Inside};
 use crate::context::inodes::Info;
 use crate::context::reader::Reader;
 use crate::context::{Scan, Volume};
 use crate::htree::{Plan, Role};
+use crate::progress::Step;
 use crate::raw_inode::RawInode;
 use crate::records::{Record, records};
 use crate::report::{Error, Report, What};

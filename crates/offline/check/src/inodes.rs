@@ -1,10 +1,10 @@
 //! Every inode: its fields, its map, its attributes; and what the later steps need to know of it.
 
-use crate::Step;
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
 use crate::context::claims::FileClusters;
 use crate::context::inodes::Info;
+use crate::progress::Step;
 use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use crate::threads::{Queue, each};
@@ -337,13 +337,6 @@ impl Scan<'_> {
         self.check_size_max(nr, slot);
         self.check_large(nr, slot);
         Ok(())
-    }
-
-    /// A size that the map can hold. That of the largest extent is in use as an end, and no size.
-    pub(crate) fn check_size_max(&mut self, nr: InodeNr, slot: RawInode<'_>) {
-        if slot.size() > slot.size_max(self.volume.geometry().block_size) {
-            self.tell_inode(nr, format!("its size {} is more than its map can hold", slot.size()));
-        }
     }
 
     /// Devices, pipes and sockets have no content.

@@ -42,6 +42,7 @@ mod links;
 mod map;
 mod names;
 mod parts;
+mod progress;
 mod quotas;
 mod raw_inode;
 mod records;
@@ -55,28 +56,13 @@ mod unread;
 pub use bitmaps::own_metadata;
 pub use bits::{Bits, count_ones};
 pub use hectare_ext4::error::Place;
+pub use progress::{Step, Watch};
 pub use raw_inode::RawInode;
 pub use records::{Record, records};
 pub use report::{Counts, Digest, Error, Options, Problem, Report, What};
 pub use symlink::encrypted_len;
 
 use hectare_device::Device;
-
-/// What a check is doing, for callers that show it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Step {
-    /// Looking at every inode; counted in groups.
-    Inodes,
-    /// Reading directories; counted in directories.
-    Directories,
-    /// Comparing bitmaps; counted in groups.
-    Bitmaps,
-}
-
-/// Called for every piece of work that is done, from any thread: what is being done, how much of it is done,
-/// and how much there is. Where one thread begins anew, because several found something, the numbers do too.
-pub type Watch<'a> = dyn Fn(Step, u64, u64) + Sync + 'a;
 
 /// Checks the volume on `device`.
 ///

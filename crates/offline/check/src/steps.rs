@@ -1,7 +1,7 @@
 //! The steps of a check, in their order, and the first of them: the superblock.
 
-use crate::Watch;
 use crate::context::{Scan, Volume};
+use crate::progress::Watch;
 use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
 use hectare_ext4::casefold::Folding;
