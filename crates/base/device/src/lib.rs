@@ -29,6 +29,7 @@
 //!
 //! What this crate is not: it knows no on-disk format, and starts no thread that outlives an operation.
 
+mod beside;
 mod cancel;
 mod crash;
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
@@ -48,6 +49,7 @@ mod layer;
 mod memory;
 pub mod os;
 mod pending;
+mod publish;
 mod request;
 mod scratch;
 mod span;

@@ -18,9 +18,11 @@
 //!   there: the host reserves their whole length.
 //! - A program that is killed while it makes a file leaves the hidden one.
 
+mod atomic_create;
+
+use crate::beside::{parent_dir, parent_of};
 use crate::device::{check_change, check_range, total_len};
 use crate::os::{AsFd, BorrowedFd, FileExt};
-use crate::pending::{PendingFile, parent_dir, parent_of, under_hidden_name};
 use crate::scratch::with_scratch;
 use crate::{Device, Error, FileOptions, Operation, Overwrite, Reason, Result, Span, Topology};
 use hectare_units::{Bytes, index_of, u64_of};
@@ -217,52 +219,6 @@ impl FileOptions {
         }
     }
 
-    /// Makes a new file of `len` zeros that appears under its name only when
-    /// [`published`](PendingFile::publish), and disappears if that never happens, unless the program is
-    /// killed.
-    ///
-    /// # Errors
-    /// As [`FileOptions::create`], except that a file to be replaced may be in use by readers, who keep it. One that
-    /// somebody writes to is refused, unless these options share it: what is written later would be lost.
-    pub fn create_pending(
-        &self,
-        path: impl AsRef<Path>,
-        len: Bytes,
-        overwrite: Overwrite,
-    ) -> Result<PendingFile> {
-        let path = path.as_ref();
-        let name = path.to_string_lossy();
-        check_output_place(path)?;
-        check_replaceable(path, &name, overwrite)?;
-        if path.file_name().is_none() {
-            let reason = Reason::NotADevice("that is no name for a file");
-            return Err(Error::new(&name, Operation::Create, None, reason));
-        }
-        self.refuse_direct(&name, Operation::Create)?;
-        let replaces = overwrite == Overwrite::Replace && path.exists();
-        let replaced = if replaces && !self.shared { hold(path, &name)? } else { None };
-        // Through a symbolic link the file it leads to is replaced, not the link.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let made = under_hidden_name(&path, |hidden| open_new(hidden, self.private || replaces));
-        let (hidden, file) = made.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
-        // From here on dropping it removes the hidden name.
-        let mut pending = PendingFile {
-            device: None,
-            hidden: Some(hidden),
-            path,
-            overwrite,
-            replaced,
-            shared: self.shared,
-        };
-        #[cfg(unix)]
-        if replaces {
-            let kept = crate::pending::keep_permissions(&file, &pending.path);
-            kept.map_err(|error| Error::io(&name, Operation::Create, None, &error))?;
-        }
-        pending.device = Some(self.prepare(file, &name, len)?);
-        Ok(pending)
-    }
-
     fn refuse_direct(&self, name: &str, operation: Operation) -> Result<()> {
         let reason = Reason::Unsupported("direct I/O is for Linux only: leave it out");
         if self.direct { Err(Error::new(name, operation, None, reason)) } else { Ok(()) }
@@ -337,18 +293,6 @@ fn take_lock(file: &File, name: &str, operation: Operation, write: bool) -> Resu
     Err(Error::new(name, operation, None, Reason::Busy(busy)))
 }
 
-/// Opens a file that is to be replaced, and keeps writers away from it. `None` if there is none, or this user may
-/// not open it.
-fn hold(path: &Path, name: &str) -> Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => take_lock(&file, name, Operation::Create, false).map(|()| Some(file)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-            Ok(None)
-        }
-        Err(error) => Err(Error::io(name, Operation::Create, None, &error)),
-    }
-}
-
 /// Whether a path still leads to a file, as far as the host can tell: another one may have taken the name while a
 /// writer waited for the lock.
 fn leads_to(path: &Path, file: &File) -> bool {
@@ -402,38 +346,6 @@ fn check_replaceable(path: &Path, name: &str, overwrite: Overwrite) -> Result<()
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::io(name, Operation::Create, None, &error)),
-    }
-}
-
-impl PendingFile {
-    /// Gives the file its final name.
-    pub(crate) fn give_name(&mut self, device: &FileDevice) -> io::Result<()> {
-        let Some(hidden) = &self.hidden else { return Ok(()) };
-        match self.overwrite {
-            Overwrite::Replace => {
-                let mut held = self.replaced.take();
-                // It may have come meanwhile.
-                if held.is_none() && !self.shared {
-                    held = hold(&self.path, device.name())?;
-                }
-                // Windows does not replace what is open.
-                let held = held.filter(|_| !cfg!(windows));
-                fs::rename(hidden, &self.path)?;
-                drop(held);
-            }
-            Overwrite::Refuse => match fs::hard_link(hidden, &self.path) {
-                // Dropping this value removes the hidden name.
-                Ok(()) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-                // A file system without links, where renaming is checked before.
-                Err(_) if fs::symlink_metadata(&self.path).is_ok() => {
-                    return Err(io::ErrorKind::AlreadyExists.into());
-                }
-                Err(_) => fs::rename(hidden, &self.path)?,
-            },
-        }
-        self.hidden = None;
-        Ok(())
     }
 }
 

@@ -11,8 +11,9 @@
 use super::FileDevice;
 use super::options::{check_replaceable, new_mode, open_error};
 use super::{lock, place};
+use crate::beside::{parent_of, under_hidden_name};
 use crate::file_options::{FileOptions, Overwrite};
-use crate::pending::{PendingFile, keep_permissions, parent_of, under_hidden_name};
+use crate::pending::{PendingFile, keep_permissions};
 use crate::{Device, Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};

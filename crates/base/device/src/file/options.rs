@@ -6,9 +6,9 @@
 
 use super::direct::Direct;
 use super::{FileDevice, FileKind, file_type, lock, not_a_device, place, too_large};
+use crate::beside::parent_dir;
 use crate::device::Device;
 use crate::file_options::{FileOptions, Overwrite};
-use crate::pending::parent_dir;
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{FileType, Mode, OFlags};

@@ -3,7 +3,7 @@
 //! A target such as `/dev/sdb`, of a disk that does not exist, would otherwise become a regular file that
 //! fills the host's memory, and the next program takes it for the disk. Existing files are not checked.
 
-use crate::pending::parent_of;
+use crate::beside::parent_of;
 use crate::{Error, Operation, Reason, Result};
 use rustix::io::Errno;
 use std::os::unix::fs::MetadataExt;
