@@ -10,8 +10,10 @@
 //! if not given. A file is not copied onto itself, which `std` does by emptying it. No permissions are
 //! checked: who can open the image may read and write all of it.
 
+mod attributes;
 mod dir_builder;
 mod file;
+mod functions;
 mod made;
 mod metadata;
 mod open_options;
@@ -20,7 +22,6 @@ mod walk;
 
 pub use dir_builder::DirBuilder;
 pub use file::File;
-pub(crate) use metadata::mode_bits;
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use open_options::OpenOptions;
 pub use read_dir::{DirEntry, ReadDir};

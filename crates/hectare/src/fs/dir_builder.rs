@@ -82,7 +82,7 @@ impl DirBuilder {
     /// Makes a directory, unless there is one.
     fn make_or_find(&self, volume: &Volume, path: &[u8]) -> Result<()> {
         match self.make(volume, path) {
-            Err(_) if volume.metadata(path).is_ok_and(|found| found.is_dir()) => Ok(()),
+            Err(_) if volume.engine().metadata(path).is_ok_and(|found| found.is_dir()) => Ok(()),
             made => made,
         }
     }

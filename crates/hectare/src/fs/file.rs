@@ -1,9 +1,10 @@
 //! An open file with a position.
 
 use crate::error::{Error, Result};
+use crate::fs::attributes;
 use crate::fs::metadata::{FileTimes, Metadata, Permissions, mode_bits};
 use crate::sync::{Mutex, MutexGuard};
-use crate::volume::{Volume, attributes};
+use crate::volume::Volume;
 use hectare_engine::{Caller, Changes, Error as Cause, FallocateMode, FileExtent, OpenFile, XattrHow};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;

@@ -1,8 +1,7 @@
 //! How a file is opened.
 
 use crate::error::{Error, Result};
-use crate::fs::File;
-use crate::fs::file::Access;
+use crate::fs::file::{Access, File};
 use crate::fs::made::Made;
 use crate::path::VolumePath;
 use crate::volume::Volume;

@@ -1,6 +1,7 @@
 //! The entries of a directory, a few at a time.
 
 use crate::error::{Error, Result};
+use crate::fs::file::{Access, File};
 use crate::fs::metadata::{FileType, Metadata};
 use crate::path::to_host;
 use crate::volume::Volume;
@@ -216,12 +217,12 @@ impl DirEntry {
     ///
     /// # Errors
     /// If it is no regular file.
-    pub fn open(&self) -> Result<crate::fs::File> {
+    pub fn open(&self) -> Result<File> {
         let volume = &self.directory.volume;
         let path = self.path_bytes();
         let open: Result<OpenFile, _> = volume.engine().open_inode(self.entry.inode);
         let open = open.map_err(|cause| volume.error(&path, cause))?;
-        Ok(crate::fs::File::new(volume, &path, open, crate::fs::file::Access::READ))
+        Ok(File::new(volume, &path, open, Access::READ))
     }
 }
 

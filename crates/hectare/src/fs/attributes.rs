@@ -1,9 +1,9 @@
 //! What a volume's files have beside their content: permissions, owners, times, extended attributes.
 
-use super::Volume;
 use crate::error::Result;
-use crate::fs::{FileTimes, Permissions};
+use crate::fs::metadata::{FileTimes, Permissions, mode_bits};
 use crate::path::VolumePath;
+use crate::volume::Volume;
 use hectare_engine::{Changes, Error as Cause, XattrHow};
 use hectare_units::InodeNr;
 
@@ -13,7 +13,7 @@ impl Volume {
     /// # Errors
     /// If there is nothing at the path.
     pub fn set_permissions(&self, path: impl VolumePath, permissions: Permissions) -> Result<()> {
-        let permissions = Some(crate::fs::mode_bits(permissions.mode()));
+        let permissions = Some(mode_bits(permissions.mode()));
         self.change(path, true, &Changes { permissions, ..Changes::default() })
     }
 
