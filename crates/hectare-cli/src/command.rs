@@ -136,8 +136,8 @@ impl Command {
         )
     }
 
-    /// Runs the command.
-    pub(crate) fn run(self) -> Outcome {
+    /// Runs the command; `program` is the command line as a whole, for those that describe it.
+    pub(crate) fn run(self, program: fn() -> clap::Command) -> Outcome {
         match self {
             Self::Mkfs(arguments) => mkfs::run(&arguments),
             Self::Mke2fs(arguments) => mke2fs::run(&arguments),
@@ -166,7 +166,7 @@ impl Command {
             Self::Xattr(arguments) => xattr::run(&arguments),
             Self::Quota(arguments) => quota::run(&arguments),
             Self::Verity(arguments) => verity::run(&arguments),
-            Self::Sh(arguments) => sh::run(&arguments),
+            Self::Sh(arguments) => sh::run(&arguments, program),
             Self::Identify(arguments) => identify::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Tune(arguments) => tune::run(&arguments),
@@ -182,9 +182,10 @@ impl Command {
             Self::Explain(arguments) => explain::run(&arguments),
             Self::Serve(arguments) => serve::run(&arguments),
             Self::ForLinux(command) => command.run(),
+            Self::ForLinux(command) => command.run(),
             Self::Moved(command) => command.run(),
-            Self::Completions(arguments) => completions::run(&arguments),
-            Self::Manual(arguments) => manual::run(&arguments),
+            Self::Completions(arguments) => completions::run(&arguments, program()),
+            Self::Manual(arguments) => manual::run(&arguments, program()),
         }
     }
 }

@@ -38,6 +38,7 @@ mod os;
 mod output;
 mod partition_args;
 mod passwd;
+mod patience;
 mod picture;
 mod progress;
 mod remote;
@@ -107,7 +108,7 @@ struct Cli {
     #[command(flatten)]
     max_memory: memory::MaxMemory,
     #[command(flatten)]
-    reconnect_timeout: remote::ReconnectTimeout,
+    reconnect_timeout: patience::ReconnectTimeout,
     #[command(flatten)]
     store: store::StoreArguments,
     #[command(flatten)]
@@ -117,7 +118,7 @@ struct Cli {
     #[command(flatten)]
     cache: remote::Cache,
     #[command(flatten)]
-    takeover: remote::Takeover,
+    takeover: patience::Takeover,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -152,7 +153,7 @@ pub fn main() -> ExitCode {
     store.apply();
     cache.apply();
     takeover.apply();
-    let done = max_memory.apply().and_then(|()| tls.apply()).and_then(|()| command.run());
+    let done = max_memory.apply().and_then(|()| tls.apply()).and_then(|()| command.run(Cli::command));
     store::print_costs();
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@
 use crate::failure::{Failure, Outcome, tell};
 use crate::heading;
 use crate::name::shown;
+use crate::patience::{takes_over, timeout};
 use crate::size_arg::parse_size;
 use crate::store;
 use hectare_device::os::OsStrExt;
@@ -29,12 +30,10 @@ use std::time::Duration;
 /// takes for two round trips.
 const SETTLE: Duration = Duration::from_secs(1);
 
-static TIMEOUT: OnceLock<Duration> = OnceLock::new();
 static TLS: OnceLock<Tls> = OnceLock::new();
 /// Whether the certificate is (also) that of a server.
 static SERVES: AtomicBool = AtomicBool::new(false);
 static CACHE: OnceLock<Cache> = OnceLock::new();
-static TAKES_OVER: AtomicBool = AtomicBool::new(false);
 
 /// The memory for what is read from and written to a server.
 #[derive(clap::Args, Clone, Copy)]
@@ -73,32 +72,6 @@ impl Cache {
             ));
         })
     }
-}
-
-/// How long a server may be away.
-#[derive(clap::Args, Clone, Copy, Default)]
-#[command(next_help_heading = heading::SERVERS)]
-pub(crate) struct ReconnectTimeout {
-    /// For images on servers (nbd://...): give up if a lost connection can't be made again within this many
-    /// seconds [default: 60]
-    #[arg(long, global = true, value_name = "SECONDS", hide_short_help = true)]
-    #[arg(value_parser = clap::value_parser!(u64).range(..=86_400))]
-    reconnect_timeout: Option<u64>,
-}
-
-impl ReconnectTimeout {
-    /// Holds for all servers from here on.
-    pub(crate) fn apply(self) {
-        if let Some(seconds) = self.reconnect_timeout {
-            TIMEOUT.get_or_init(|| Duration::from_secs(seconds));
-        }
-    }
-}
-
-/// How long a server may be away, if the command line has it.
-#[cfg_attr(not(feature = "store"), allow(dead_code))]
-pub(crate) fn timeout() -> Option<Duration> {
-    TIMEOUT.get().copied()
 }
 
 /// What this side of a connection with TLS shows and verifies.
@@ -148,7 +121,7 @@ pub(crate) fn server_tls() -> Outcome<Option<TlsServer>> {
 /// The arguments about servers, for another process.
 pub(crate) fn arguments() -> Vec<OsString> {
     let mut arguments = Vec::new();
-    if let Some(time) = TIMEOUT.get() {
+    if let Some(time) = timeout() {
         arguments.extend(["--reconnect-timeout".into(), time.as_secs().to_string().into()]);
     }
     let tls = TLS.get().cloned().unwrap_or_default();
@@ -156,28 +129,6 @@ pub(crate) fn arguments() -> Vec<OsString> {
         arguments.extend(file.into_iter().flat_map(|file| [name.into(), file.into()]));
     }
     arguments
-}
-
-/// Whether a volume that was left in use is to be taken.
-#[derive(clap::Args, Clone, Copy, Default)]
-#[command(next_help_heading = heading::SERVERS)]
-pub(crate) struct Takeover {
-    /// For volumes on servers and in object stores: take one whose writer is gone: one that does not renew its mark
-    /// (MMP) while this waits, 22 seconds or more, or whose lease has ended
-    #[arg(long, global = true, hide_short_help = true)]
-    takeover: bool,
-}
-
-impl Takeover {
-    /// Holds for all volumes from here on.
-    pub(crate) fn apply(self) {
-        TAKES_OVER.store(self.takeover, Ordering::Relaxed);
-    }
-}
-
-/// Whether a volume is taken whose writer is gone.
-pub(crate) fn takes_over() -> bool {
-    TAKES_OVER.load(Ordering::Relaxed)
 }
 
 /// How a volume that others may use is taken for writing.
@@ -288,7 +239,7 @@ impl Export {
         }
         let tls = address.tls.is_some().then(|| TlsClient::new(given.tls_ca.as_deref(), given.identity()));
         let default = Options::default();
-        let reconnect_timeout = TIMEOUT.get().copied().unwrap_or(default.reconnect_timeout);
+        let reconnect_timeout = timeout().unwrap_or(default.reconnect_timeout);
         let tls = tls.transpose().map_err(fail)?;
         Ok(Self { address, options: Options { write, reconnect_timeout, tls, ..default } })
     }

@@ -6,6 +6,7 @@
 use crate::failure::{Failure, Outcome, tell};
 use crate::heading;
 use crate::name::shown;
+use crate::patience::{takes_over, timeout};
 use crate::size_arg::parse_size;
 use hectare_device::Device;
 use hectare_device::os::OsStrExt;
@@ -85,9 +86,9 @@ pub(crate) fn refuse_cache_file() -> Outcome {
 pub(crate) fn options(write: bool) -> Options {
     let arguments = ARGUMENTS.get().cloned().unwrap_or_default();
     let default = Options::default();
-    let patience = crate::remote::timeout().unwrap_or(default.patience);
+    let patience = timeout().unwrap_or(default.patience);
     let cache_file = arguments.cache_file.map(|CacheFile(path, size)| (path, Bytes::new(size)));
-    let (log, takeover) = (arguments.store_log, crate::remote::takes_over());
+    let (log, takeover) = (arguments.store_log, takes_over());
     Options { write, log, takeover, patience, cache_file, ..default }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::failure::Outcome;
 use crate::output::Output;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 /// Print completions for a shell
@@ -15,9 +14,9 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, mut program: clap::Command) -> Outcome {
     let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut crate::Cli::command(), "hectare", &mut text);
+    clap_complete::generate(arguments.shell, &mut program, "hectare", &mut text);
     let mut out = Output::new();
     out.bytes(&text)?;
     out.finish()

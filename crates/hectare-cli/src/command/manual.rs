@@ -3,7 +3,6 @@
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
 use crate::output::reason;
-use clap::CommandFactory;
 use hectare_device::os::OsStrExt;
 use std::path::PathBuf;
 
@@ -15,9 +14,9 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, program: clap::Command) -> Outcome {
     let failed = |error: std::io::Error| {
         Failure::of(shown(arguments.directory.as_os_str().as_bytes()), reason(&error))
     };
-    clap_mangen::generate_to(crate::Cli::command(), &arguments.directory).map_err(failed)
+    clap_mangen::generate_to(program, &arguments.directory).map_err(failed)
 }

@@ -55,7 +55,7 @@ const OPENING: [(&str, &str); 16] = [
 /// A command with the number of its line.
 type Line = (usize, Command);
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, program: fn() -> clap::Command) -> Outcome {
     let mut script = String::new();
     std::io::stdin()
         .read_to_string(&mut script)
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let commands = parse_all(&script)?;
     Image::change(&arguments.image, &arguments.writing, |image| {
         let _held = image.hold_for_batch();
-        run_all(commands, arguments.keep_going)
+        run_all(commands, arguments.keep_going, program)
     })
 }
 
@@ -106,10 +106,10 @@ fn option_of_opening(matches: &ArgMatches) -> Option<&'static str> {
     given.or_else(|| option_of_opening(below))
 }
 
-fn run_all(commands: Vec<Line>, keep_going: bool) -> Outcome {
+fn run_all(commands: Vec<Line>, keep_going: bool, program: fn() -> clap::Command) -> Outcome {
     let failed = LeftOut::default();
     for (number, command) in commands {
-        let line = match command.run() {
+        let line = match command.run(program) {
             Ok(()) => continue,
             Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
             Err(Failure::Line(line) | Failure::Usage(line) | Failure::Undecided(line)) => line,

@@ -4,7 +4,7 @@
 //! the system allows. A file with a read error is reported and left truncated there; the first write error
 //! stops everything.
 
-use super::{Content, Meta, Reason, Target, Xattrs};
+use super::ends::{Content, Meta, Reason, Target, Xattrs};
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::progress::Progress;
 use hectare_units::{index_of, u64_of};

@@ -13,7 +13,7 @@ pub(crate) use linux::{Below, LocalOrigin, LocalTarget, Node};
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 pub(crate) use portable::{Below, LocalOrigin, LocalTarget, Node};
 
-use super::{Meta, Reason};
+use super::ends::{Meta, Reason};
 use hectare_engine::{DeviceNumber, Kind, Timestamp};
 use hectare_host::{FileType, Identity, Stat, Time};
 

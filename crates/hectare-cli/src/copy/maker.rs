@@ -3,7 +3,7 @@
 //! It has no state of its own, so that the walker and the threads of [`super::ordered`] use the same one.
 
 use super::content::{Job, Pool};
-use super::{Meta, Options, Origin, Reason, Target, Xattrs};
+use super::ends::{Meta, Options, Origin, Reason, Target, Xattrs};
 use crate::failure::{Failure, LeftOut, Outcome};
 use hectare_engine::Kind;
 

@@ -10,8 +10,8 @@
 //!
 //! Memory: some hundred bytes for each file, without its name.
 
+use super::ends::{Origin, Target};
 use super::maker::{Maker, Spot};
-use super::{Origin, Target};
 use crate::failure::Outcome;
 use crate::name::join;
 use hectare_engine::Kind;

@@ -1,6 +1,6 @@
 //! A volume as origin or target of a copy.
 
-use super::{Content, Meta, Named, Origin, Reason, Special, Target, Xattrs};
+use super::ends::{Content, Meta, Named, Origin, Reason, Special, Target, Xattrs};
 use crate::image::Image;
 use crate::umask;
 use crate::walk::Entries;

@@ -308,7 +308,6 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
 
 /// Crates whose modules are not looked at yet.
 pub(super) const WITHOUT: &[&str] = &[
-    "hectare-cli",
     "lab",
     "nbd",
     "populate",

@@ -19,7 +19,7 @@ pub(crate) use origin::{LocalOrigin, Node};
 pub(crate) use target::LocalTarget;
 
 use super::{failed, kind_of, meta_of};
-use crate::copy::Reason;
+use crate::copy::ends::Reason;
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -20,7 +20,7 @@ pub(crate) use origin::{LocalOrigin, Node};
 pub(crate) use target::LocalTarget;
 
 use super::{failed, kind_of, meta_of};
-use crate::copy::Reason;
+use crate::copy::ends::Reason;
 use hectare_host::{Identity, Stat};
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};

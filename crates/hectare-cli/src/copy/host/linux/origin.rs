@@ -5,7 +5,7 @@
 //! copied up to its size when it was opened.
 
 use super::{c_name, errno, failed, meta_of, place};
-use crate::copy::{Content, Meta, Named, Origin, Reason, Xattrs};
+use crate::copy::ends::{Content, Meta, Named, Origin, Reason, Xattrs};
 use crate::name::shown;
 use hectare_engine::Volume;
 use hectare_host::{Dir, Stat, Walk, replaced, stat, stat_open};

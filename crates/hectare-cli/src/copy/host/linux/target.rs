@@ -9,7 +9,7 @@
 
 use super::super::Rights;
 use super::{c_name, errno, failed, kind_of, place};
-use crate::copy::{Meta, Reason, Special, Target, Xattrs};
+use crate::copy::ends::{Meta, Reason, Special, Target, Xattrs};
 use crate::failure::tell;
 use crate::name::{join, shown};
 use hectare_engine::{Kind, Timestamp, Volume};

@@ -5,7 +5,7 @@
 //! documentation); a colon in one opens a stream of another file, and a backslash leads into a directory.
 //! macOS has Unicode, too.
 
-use crate::copy::Reason;
+use crate::copy::ends::Reason;
 use hectare_device::os::os_string;
 use std::fs::{self, Metadata};
 use std::path::Path;

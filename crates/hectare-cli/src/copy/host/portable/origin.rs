@@ -4,7 +4,7 @@
 //! is. A file that changes while it is read is copied up to its size when it was opened.
 
 use super::{failed, identity, look, meta_of, replaced};
-use crate::copy::{Content, Meta, Named, Origin, Reason, Xattrs};
+use crate::copy::ends::{Content, Meta, Named, Origin, Reason, Xattrs};
 use crate::failure::tell;
 use crate::name::shown;
 use crate::os::drive_len;

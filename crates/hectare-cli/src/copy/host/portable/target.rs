@@ -7,7 +7,7 @@
 use super::super::Rights;
 use super::names::{is_spelt, refused};
 use super::{failed, kind_of, look, replaced};
-use crate::copy::{Meta, Reason, Special, Target, Xattrs};
+use crate::copy::ends::{Meta, Reason, Special, Target, Xattrs};
 use crate::failure::tell;
 use crate::name::{join, shown};
 use crate::os::{new_file, open_to_set_times, set_mode, set_owner, symlink};
