@@ -307,13 +307,4 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
 ];
 
 /// Crates whose modules are not looked at yet.
-pub(super) const WITHOUT: &[&str] = &[
-    "lab",
-    "nbd",
-    "populate",
-    "repair",
-    "resize",
-    "salvage",
-    "store",
-    "tune",
-];
+pub(super) const WITHOUT: &[&str] = &["lab", "nbd", "repair", "resize", "salvage", "store", "tune"];

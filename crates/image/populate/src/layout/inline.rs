@@ -6,14 +6,13 @@
 //! links do, too: e2fsck (1.47) overlooks the attribute block of a link in its inode, and counts none for quotas.
 
 use super::attributes::Attributes;
-use super::{Inodes, Volume};
+use super::file_type::file_type;
 use crate::tree::{Kind, NodeId, Tree};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::inline::{self, Rows};
-use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::{Corrupt, Place};
-use hectare_units::{Bytes, InodeNr, index_of};
+use hectare_units::{Bytes, InodeNr};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -71,7 +70,7 @@ fn is_inline(tree: &Tree, id: NodeId, room: usize) -> bool {
 }
 
 /// The entries of a directory.
-fn rows(
+pub(super) fn rows(
     tree: &Tree,
     id: NodeId,
     parent: InodeNr,
@@ -80,7 +79,7 @@ fn rows(
 ) -> Rows {
     let mut rows = Rows::empty(parent);
     for (name, child) in tree.children(id) {
-        let code = if filetype { super::inode::file_type(&tree.kind(child)).code() } else { 0 };
+        let code = if filetype { file_type(&tree.kind(child)).code() } else { 0 };
         rows.insert(name, inode_of(child), code);
     }
     rows
@@ -89,7 +88,7 @@ fn rows(
 /// The content of files that lies in their inodes, as it was read.
 #[derive(Default)]
 pub(crate) struct InlineContents {
-    files: Mutex<HashMap<NodeId, Box<[u8]>>>,
+    pub(super) files: Mutex<HashMap<NodeId, Box<[u8]>>>,
 }
 
 impl InlineContents {
@@ -101,26 +100,5 @@ impl InlineContents {
     /// How many are kept.
     pub(crate) fn len(&self) -> usize {
         self.files.lock().len()
-    }
-}
-
-impl Inodes<'_> {
-    /// Puts the content of a node into its inode. A file that was not read yet gets zeros: until then only
-    /// sizes count.
-    pub(super) fn fill_inline(&self, inode: &mut Inode, id: NodeId, kind: &Kind<'_>) {
-        let (tree, volume): (_, Volume<'_>) = (self.load.tree, self.volume);
-        let place = Place::Inode(volume.inode_of(id));
-        let stored = match kind {
-            Kind::File { size } => match self.inline.files.lock().get(&id) {
-                Some(bytes) => inline::store(inode, bytes, place),
-                None => inline::store(inode, &vec![0; index_of(size.get())], place),
-            },
-            _ => {
-                let (parent, filetype) = (volume.inode_of(tree.parent(id)), self.load.format.filetype);
-                let rows = rows(tree, id, parent, &mut |child| volume.inode_of(child), filetype);
-                inline::store(inode, rows.content(), place)
-            }
-        };
-        assert_eq!(stored, Ok(true), "what was found to fit the inode does");
     }
 }

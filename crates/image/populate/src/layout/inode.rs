@@ -1,18 +1,17 @@
 //! Makes the inode of a node.
 
-use super::Volume;
 use super::attributes::OutsideValue;
-use super::inline::InlineContents;
+use super::inline::{InlineContents, rows};
 use super::load::Load;
 use super::placed::Layout;
+use super::volume::Volume;
 use crate::time::Timestamp as TreeTime;
 use crate::tree::{Kind as NodeKind, NodeId};
-use hectare_ext4::dir::FileType;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
-use hectare_ext4::{extent, indirect, xattr};
-use hectare_units::{Blocks, low16, u64_of, usize_of};
+use hectare_ext4::{Place, extent, indirect, inline, xattr};
+use hectare_units::{Blocks, index_of, low16, u64_of, usize_of};
 
 /// The most links an inode counts; a directory with more has 1 (`dir_nlink`).
 pub(crate) const LINKS_MAX: u32 = 65_000;
@@ -79,6 +78,25 @@ impl Inodes<'_> {
         inode.sectors = self.layout.blocks(id, sb.geometry()).bytes(sb.geometry().block_size).get() >> 9;
         self.map(&mut inode, id);
         inode
+    }
+
+    /// Puts the content of a node into its inode. A file that was not read yet gets zeros: until then only
+    /// sizes count.
+    fn fill_inline(&self, inode: &mut Inode, id: NodeId, kind: &NodeKind<'_>) {
+        let (tree, volume): (_, Volume<'_>) = (self.load.tree, self.volume);
+        let place = Place::Inode(volume.inode_of(id));
+        let stored = match kind {
+            NodeKind::File { size } => match self.inline.files.lock().get(&id) {
+                Some(bytes) => inline::store(inode, bytes, place),
+                None => inline::store(inode, &vec![0; index_of(size.get())], place),
+            },
+            _ => {
+                let (parent, filetype) = (volume.inode_of(tree.parent(id)), self.load.format.filetype);
+                let rows = rows(tree, id, parent, &mut |child| volume.inode_of(child), filetype);
+                inline::store(inode, rows.content(), place)
+            }
+        };
+        assert_eq!(stored, Ok(true), "what was found to fit the inode does");
     }
 
     fn fill(&self, inode: &mut Inode, id: NodeId, kind: &NodeKind<'_>) {
@@ -155,18 +173,6 @@ fn format_kind(kind: &NodeKind<'_>) -> Kind {
         NodeKind::BlockDevice { .. } => Kind::BlockDevice,
         NodeKind::Fifo => Kind::Fifo,
         NodeKind::Socket => Kind::Socket,
-    }
-}
-
-pub(crate) fn file_type(kind: &NodeKind<'_>) -> FileType {
-    match kind {
-        NodeKind::Directory => FileType::Directory,
-        NodeKind::File { .. } => FileType::Regular,
-        NodeKind::Symlink { .. } => FileType::Symlink,
-        NodeKind::CharDevice { .. } => FileType::CharDevice,
-        NodeKind::BlockDevice { .. } => FileType::BlockDevice,
-        NodeKind::Fifo => FileType::Fifo,
-        NodeKind::Socket => FileType::Socket,
     }
 }
 

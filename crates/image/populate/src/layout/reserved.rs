@@ -2,9 +2,9 @@
 //!
 //! Invariants: what is reserved was free in the new volume, and is reserved once.
 
-use super::Volume;
 use super::load::Load;
-use super::place::content_ranges;
+use super::ranges::content_ranges;
+use super::volume::Volume;
 use crate::tree::NodeId;
 use hectare_ext4::extent::Extent;
 use hectare_units::{BlockNr, Blocks, LogicalBlock, low32};

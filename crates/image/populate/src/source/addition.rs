@@ -1,37 +1,26 @@
 //! Single files of the host that are added to the tree: `HOST:/PATH[,mode=MODE,uid=UID,gid=GID]`.
 //!
-//! They come after all sources and before specifications, as one layer over a settled tree. What has the name
-//! is replaced, as by any layer, but for a directory: that a whole directory goes because a file was added is
-//! never meant. Missing directories are made; symbolic links among the directories are followed inside the
-//! image.
-//!
-//! An added file has the host file's mode, times and holes, belongs to root, and has no extended attributes:
-//! owner and labels of a developer's machine mean nothing in an image. What the options say for everything
-//! applies, and what the argument says comes last.
+//! What they do to the tree is in [`add`](super::add).
 
-use super::builder::{Builder, Draft};
-use super::host_file;
-use super::tar::place;
 use crate::error::{Error, ShownPath};
-use crate::handle::SourceHandle;
 use hectare_device::os::OsStrExt;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 
 /// What errors call the option.
-const OPTION: &[u8] = b"--add";
+pub(super) const OPTION: &[u8] = b"--add";
 
 /// A file to be added.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addition {
     /// The argument as it was given.
-    argument: Box<[u8]>,
-    host: Box<[u8]>,
+    pub(super) argument: Box<[u8]>,
+    pub(super) host: Box<[u8]>,
     /// The directories and the name, without the slash at the start.
-    path: Box<[u8]>,
-    mode: Option<u16>,
-    uid: Option<u32>,
-    gid: Option<u32>,
+    pub(super) path: Box<[u8]>,
+    pub(super) mode: Option<u16>,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
 }
 
 impl Addition {
@@ -90,43 +79,10 @@ impl Addition {
         }
         Ok(())
     }
-
-    fn add_to(&self, builder: &mut Builder<'_>) -> Result<(), Error> {
-        let fault = |reason: &str| refused(&self.argument, reason.to_owned());
-        let failed = |error: Error| refused(&self.argument, error.to_string());
-        let (parent, name) = match self.path.iter().rposition(|byte| *byte == b'/') {
-            Some(at) => (&self.path[..at], &self.path[at + 1..]),
-            None => (&[][..], &*self.path),
-        };
-        let (kind, meta) = host_file::regular(&self.host).map_err(failed)?;
-        let (dir, parent) = match place::directory(builder, parent, true) {
-            Ok(Some(found)) => found,
-            Err(Some(error)) => return Err(failed(error)),
-            Ok(None) | Err(None) => {
-                return Err(fault("one of the directories in its path is something else in the image"));
-            }
-        };
-        if builder.lookup(dir, name).is_some_and(|node| builder.is_directory(node)) {
-            return Err(fault("the image has a directory of that name"));
-        }
-        let path = super::folder::join(&parent, name);
-        let node = builder.put(dir, name, &path, Draft { kind, meta, xattrs: Vec::new() }).map_err(failed)?;
-        let node = &mut builder.nodes[node.index()];
-        node.mode = self.mode.unwrap_or(node.mode);
-        node.uid = self.uid.unwrap_or(node.uid);
-        node.gid = self.gid.unwrap_or(node.gid);
-        Ok(())
-    }
 }
 
-fn refused(argument: &[u8], reason: impl Into<Cow<'static, str>>) -> Error {
+pub(super) fn refused(argument: &[u8], reason: impl Into<Cow<'static, str>>) -> Error {
     Error::Refused { path: ShownPath::new(&[OPTION, b" ", argument].concat()), reason: reason.into() }
-}
-
-/// Adds files, the later ones over the earlier ones.
-pub(crate) fn add(builder: &mut Builder<'_>, additions: &[Addition]) -> Result<(), Error> {
-    builder.settle(SourceHandle::List { name: OPTION.into() })?;
-    additions.iter().try_for_each(|addition| addition.add_to(builder))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@
 //! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but
 //! the first. Its hash is keyed at random: archives are untrusted.
 
-use super::Options;
 use super::names::{Whiteout, name_fault, target_fault, whiteout};
+use super::options::Options;
 use super::xattr_sets::XattrSets;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;

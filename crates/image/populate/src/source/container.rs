@@ -17,21 +17,17 @@
 //! specification 1.1; Docker image specification 1.2 for `manifest.json`.)
 
 mod description;
-mod digest;
 mod docker;
-mod platform;
 mod reference;
 mod select;
 mod store;
 
-pub use platform::Platform;
 pub use reference::Reference;
 
-pub(crate) use digest::{Hasher, LayerDigests};
-pub(crate) use store::Blob;
-
 use super::builder::{Builder, LayerKind};
-use super::{Options, spool, tar};
+use super::digest::LayerDigests;
+use super::options::Options;
+use super::{spool, tar};
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
 use description::{ImageConfig, Manifest};

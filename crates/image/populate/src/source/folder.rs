@@ -13,8 +13,8 @@
 //!
 //! File systems mounted inside the directory are part of it, as for `cp -a`.
 
-use super::Options;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
+use super::options::Options;
 use super::tar::foreign::{DESCRIPTION_MAX, container_image, is_container_image};
 use super::xattr;
 use crate::error::{Error, ShownPath};

@@ -3,7 +3,7 @@
 //! A developer's tree has the developer's owners, and no devices. Three formats say what the image is to have
 //! instead: mtree ([`mtree`]), the device tables of Buildroot and genext2fs ([`device_table`]), and Android's
 //! fs_config ([`fs_config`]). Which one a file has is recognized by its content. Each is read into the same
-//! [`Entry`]s, and those are applied to the tree in the order of the file ([`apply`]).
+//! [`Entry`]s, and those are applied to the tree in the order of the file ([`apply`](super::apply)).
 //!
 //! What an entry does: it changes the metadata of what is at its path; a directory, device, pipe, socket or
 //! link that does not exist is made; a regular file is made only where the specification names its content.
@@ -15,7 +15,6 @@
 //! is known everywhere. Symbolic links in the directories of a path are followed inside the image, as for
 //! archives.
 
-mod apply;
 mod capability;
 mod device_table;
 mod digest;
@@ -24,12 +23,11 @@ mod fs_config;
 mod lines;
 mod mtree;
 
-pub(crate) use apply::apply;
-pub(crate) use digest::Checks;
+pub(super) use digest::Digest;
+pub(super) use entry::{Change, Entry, EntryKind, Missing};
 pub(crate) use lines::numbered;
 
 use crate::error::{Error, ShownPath};
-use entry::Entry;
 use hectare_device::os::OsStrExt;
 use std::borrow::Cow;
 use std::io::Read;
@@ -41,10 +39,10 @@ const LEN_MAX: u64 = 1 << 30;
 /// What one specification says.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    name: Box<[u8]>,
-    entries: Vec<Entry>,
+    pub(super) name: Box<[u8]>,
+    pub(super) entries: Vec<Entry>,
     /// Warnings about words that have no effect, a line each.
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// What is wrong with a line, and its number from 1.
@@ -93,14 +91,14 @@ impl Spec {
     }
 
     /// The error for a specification of which no entry has anything to apply to.
-    fn without_effect(&self) -> Error {
+    pub(super) fn without_effect(&self) -> Error {
         let line = self.entries.first().map_or(1, |entry| entry.line);
         let reason = "the tree has none of the paths from here on, so nothing would change".into();
         Error::Spec { file: ShownPath::new(&self.name), line, reason }
     }
 
     /// The error for an entry that can't be applied.
-    fn refused(&self, entry: &Entry, reason: impl Into<Cow<'static, str>>) -> Error {
+    pub(super) fn refused(&self, entry: &Entry, reason: impl Into<Cow<'static, str>>) -> Error {
         let shown = ShownPath::new(&[b"/", &*entry.path].concat());
         let reason = format!("{shown}: {}", reason.into()).into();
         Error::Spec { file: ShownPath::new(&self.name), line: entry.line, reason }

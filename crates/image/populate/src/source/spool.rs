@@ -12,9 +12,10 @@
 //! Hazard: some kilobytes unpack to any size. Data that does not begin like an archive is not copied further
 //! than its start, and a copy takes neither more than the limit nor the last free space of its directory.
 
-use super::Options;
-use super::container::{Blob, Hasher, LayerDigests};
+use super::blob::Blob;
+use super::digest::{Hasher, LayerDigests};
 use super::folder::timestamp;
+use super::options::Options;
 use super::sink::{BUFFER_LEN, Sink};
 use super::tar::begins_an_archive;
 use crate::error::{Error, ShownPath};

@@ -3,8 +3,8 @@
 //! (OCI image format specification 1.1: "Content Descriptors", "Image Index", "Image Manifest", "Image
 //! Configuration". Docker's forms have the same fields and other media types.)
 
-use super::digest::Digest;
-use super::platform::Platform;
+use crate::source::digest::Digest;
+use crate::source::platform::Platform;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

@@ -3,12 +3,12 @@
 //! Layers have no digest of their own there; the configuration has that of each, and its own is its name.
 
 use super::description::ImageConfig;
-use super::digest::{Digest, LayerDigests};
 use super::reference::{Pick, normal};
 use super::store::Store;
 use super::{Layer, Layers};
 use crate::error::Error;
-use crate::source::Options;
+use crate::source::digest::{Digest, LayerDigests};
+use crate::source::options::Options;
 use serde::Deserialize;
 
 /// The file that describes the images.

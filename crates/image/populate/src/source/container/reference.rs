@@ -3,8 +3,8 @@
 //! The forms are those of skopeo and podman. A file may have a colon in its name, so the first colon before
 //! which something exists ends the path.
 
-use super::digest::Digest;
 use crate::error::{Error, ShownPath};
+use crate::source::digest::Digest;
 use hectare_device::os::{OsStrExt, path_of};
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -4,10 +4,10 @@
 //! an error that lists what there is.
 
 use super::description::{Descriptor, ImageConfig, Index, Manifest};
-use super::platform::Platform;
 use super::reference::{Pick, normal};
 use super::store::Store;
 use crate::error::Error;
+use crate::source::platform::Platform;
 use std::collections::BTreeSet;
 
 /// How deep indexes may nest, and how many descriptors are looked at.

@@ -7,6 +7,7 @@ use super::description::Descriptor;
 use super::{Kind, docker};
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
+use crate::source::blob::Blob;
 use crate::source::folder::timestamp;
 use crate::source::tar::{self, Members};
 use crate::time::PackedTime;
@@ -14,9 +15,7 @@ use hectare_device::os::{Errno, FileExt, OsStrExt, borrowed};
 use hectare_host::{Folder, stat_open};
 use hectare_units::{Bytes, index_of};
 use serde::de::DeserializeOwned;
-use std::fs::File;
-use std::io::{self, Read};
-use std::ops::Range;
+use std::io;
 use std::path::Path;
 
 /// The longest description (index, manifest, configuration) that is read; registries take at most 4 MiB.
@@ -167,51 +166,4 @@ impl Store {
 
 fn has(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|window| window == word)
-}
-
-/// A file of an image, opened.
-#[derive(Debug)]
-pub(crate) struct Blob {
-    file: File,
-    range: Range<u64>,
-    /// Length and modification time of the file that it lies in.
-    len: Bytes,
-    mtime: PackedTime,
-}
-
-impl Blob {
-    /// Its length, in bytes.
-    pub(super) const fn len(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-
-    /// Reads it from its start.
-    pub(crate) fn reader(&self) -> io::Result<impl Read + use<>> {
-        Ok(RangeReader { file: self.file.try_clone()?, range: self.range.clone() })
-    }
-
-    /// It as a source, in place.
-    pub(crate) fn source(self, name: &[u8]) -> SourceHandle {
-        let Self { file, range, len, mtime } = self;
-        SourceHandle::Archive { file, name: name.into(), range, len, mtime }
-    }
-}
-
-/// Reads a part of a file without moving the file's position, which other readers share.
-struct RangeReader {
-    file: File,
-    range: Range<u64>,
-}
-
-impl Read for RangeReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.range.end - self.range.start;
-        let most = buffer.len().min(index_of(left.min(1 << 30)));
-        let len = self.file.read_at(&mut buffer[..most], self.range.start)?;
-        if len == 0 && most > 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.range.start += super::length(len);
-        Ok(len)
-    }
 }

@@ -1,33 +1,22 @@
-//! Digests of file content that a specification gives, compared once the tree is finished.
-//!
-//! Only then it is certain whose content a path has. Each file is read once more than an image needs, holes
-//! as zeros; so digests cost time, and nothing else.
+//! Digests of file content that a specification gives.
 //!
 //! SHA-2 is checked. MD5, SHA-1, RIPEMD-160 and POSIX cksum, which nobody should rely on, are named in a
 //! warning ([`UNCHECKED`]).
-
-use crate::error::{Error, ShownPath};
-use crate::tree::{NodeId, Tree};
-use hectare_units::{Bytes, hex, u64_of};
-use sha2::{Sha256, Sha384, Sha512};
 
 /// Keywords of digests that are not compared.
 pub(super) const UNCHECKED: [&[u8]; 8] =
     [b"cksum", b"md5", b"md5digest", b"sha1", b"sha1digest", b"rmd160", b"rmd160digest", b"ripemd160digest"];
 
-/// Bytes read at a time.
-const PIECE: usize = 256 << 10;
-
 /// A kind of digest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Digest {
+pub(in crate::source) enum Digest {
     Sha256,
     Sha384,
     Sha512,
 }
 
 /// A digest and its value in hexadecimal digits.
-pub(super) type DigestValue = (Digest, Box<[u8]>);
+pub(in crate::source) type DigestValue = (Digest, Box<[u8]>);
 
 impl Digest {
     /// The digest that a keyword names.
@@ -49,88 +38,11 @@ impl Digest {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(in crate::source) const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
             Self::Sha384 => "sha384",
             Self::Sha512 => "sha512",
         }
     }
-
-    fn of_file(self, tree: &Tree, node: NodeId) -> Result<Vec<u8>, Error> {
-        match self {
-            Self::Sha256 => hash::<Sha256>(tree, node),
-            Self::Sha384 => hash::<Sha384>(tree, node),
-            Self::Sha512 => hash::<Sha512>(tree, node),
-        }
-    }
-}
-
-/// The digests that files of a tree are to have.
-#[derive(Debug, Default)]
-pub(crate) struct Checks(Vec<Check>);
-
-#[derive(Debug)]
-struct Check {
-    spec: Box<[u8]>,
-    line: u64,
-    path: Box<[u8]>,
-    digest: Digest,
-    /// In lower-case hexadecimal digits.
-    value: Box<[u8]>,
-}
-
-impl Checks {
-    /// Adds the digest of the file at `path`, which has no links among its directories.
-    pub(super) fn add(&mut self, spec: &[u8], line: u64, path: &[u8], digest: Digest, value: &[u8]) {
-        let (spec, path, value) = (spec.into(), path.into(), value.to_ascii_lowercase().into());
-        self.0.push(Check { spec, line, path, digest, value });
-    }
-
-    /// Compares them all.
-    ///
-    /// # Errors
-    /// If a file has another content, can't be read, or is not there any more.
-    pub(crate) fn verify(&self, tree: &Tree) -> Result<(), Error> {
-        for check in &self.0 {
-            let shown = ShownPath::new(&[b"/", &*check.path].concat());
-            let failed = |reason: String| Error::Spec {
-                file: ShownPath::new(&check.spec),
-                line: check.line,
-                reason: reason.into(),
-            };
-            let node = tree
-                .find(&check.path)
-                .filter(|node| matches!(tree.kind(*node), crate::Kind::File { .. }))
-                .ok_or_else(|| failed(format!("{shown}: a later specification has replaced it")))?;
-            let found = hex(&check.digest.of_file(tree, node)?);
-            if found.as_bytes() != &*check.value {
-                let name = check.digest.name();
-                return Err(failed(format!("{shown}: its {name} is {found}, not what the entry says")));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn hash<D: sha2::Digest>(tree: &Tree, node: NodeId) -> Result<Vec<u8>, Error> {
-    let crate::Kind::File { size } = tree.kind(node) else { return Ok(Vec::new()) };
-    let content = tree.opener().open(node)?;
-    let (mut digest, mut buffer, mut at) = (D::new(), vec![0; PIECE], Bytes::ZERO);
-    let zeros = |digest: &mut D, len: Bytes| {
-        let zero = [0; 4096];
-        let mut left = len.get();
-        while left > 0 {
-            let piece = left.min(u64_of(zero.len()));
-            digest.update(&zero[..hectare_units::index_of(piece)]);
-            left -= piece;
-        }
-    };
-    content.read_data(&mut buffer, &mut |place, data| {
-        zeros(&mut digest, place - at);
-        digest.update(data);
-        at = place + Bytes::of(data.len());
-    })?;
-    zeros(&mut digest, size - at);
-    Ok(digest.finalize().to_vec())
 }

@@ -6,23 +6,23 @@ use crate::tree::Xattr;
 
 /// One line, or several that belong together.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(in crate::source) struct Entry {
     /// Its number, from 1.
-    pub(super) line: u64,
+    pub(in crate::source) line: u64,
     /// Path from the root, without a leading slash; empty for the root.
-    pub(super) path: Box<[u8]>,
-    pub(super) kind: Option<EntryKind>,
-    pub(super) change: Change,
-    pub(super) missing: Missing,
+    pub(in crate::source) path: Box<[u8]>,
+    pub(in crate::source) kind: Option<EntryKind>,
+    pub(in crate::source) change: Change,
+    pub(in crate::source) missing: Missing,
     /// Whether everything below gets the metadata, too.
-    pub(super) recursive: bool,
+    pub(in crate::source) recursive: bool,
     /// The entry stands for several devices.
-    pub(super) series: Option<Series>,
+    pub(in crate::source) series: Option<Series>,
 }
 
 /// What is at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum EntryKind {
+pub(in crate::source) enum EntryKind {
     Directory,
     File,
     Symlink,
@@ -34,7 +34,7 @@ pub(super) enum EntryKind {
 
 /// What to do where nothing is at the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Missing {
+pub(in crate::source) enum Missing {
     /// Make it.
     Make,
     /// Make it, and directories above it that are missing.
@@ -47,31 +47,31 @@ pub(super) enum Missing {
 
 /// What is set (owner, mode, time, target, device, content, attributes) or compared (size, digests).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Change {
-    pub(super) mode: Option<u16>,
-    pub(super) uid: Option<u32>,
-    pub(super) gid: Option<u32>,
-    pub(super) time: Option<Timestamp>,
-    pub(super) target: Option<Box<[u8]>>,
-    pub(super) device: Option<(u32, u32)>,
+pub(in crate::source) struct Change {
+    pub(in crate::source) mode: Option<u16>,
+    pub(in crate::source) uid: Option<u32>,
+    pub(in crate::source) gid: Option<u32>,
+    pub(in crate::source) time: Option<Timestamp>,
+    pub(in crate::source) target: Option<Box<[u8]>>,
+    pub(in crate::source) device: Option<(u32, u32)>,
     /// A file of the host.
-    pub(super) content: Option<Box<[u8]>>,
-    pub(super) xattrs: Vec<Xattr>,
-    pub(super) size: Option<u64>,
-    pub(super) digests: Vec<DigestValue>,
+    pub(in crate::source) content: Option<Box<[u8]>>,
+    pub(in crate::source) xattrs: Vec<Xattr>,
+    pub(in crate::source) size: Option<u64>,
+    pub(in crate::source) digests: Vec<DigestValue>,
 }
 
 /// Devices `path` + number, from `start` on, whose minor numbers grow by `increment`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Series {
-    pub(super) start: u32,
-    pub(super) increment: u32,
-    pub(super) count: u32,
+pub(in crate::source) struct Series {
+    pub(in crate::source) start: u32,
+    pub(in crate::source) increment: u32,
+    pub(in crate::source) count: u32,
 }
 
 impl Entry {
     /// An entry that changes nothing.
-    pub(super) fn new(line: u64, path: &[u8]) -> Self {
+    pub(in crate::source) fn new(line: u64, path: &[u8]) -> Self {
         Self {
             line,
             path: path.into(),
@@ -86,7 +86,7 @@ impl Entry {
 
 impl EntryKind {
     /// Its name in messages.
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::source) const fn name(self) -> &'static str {
         match self {
             Self::Directory => "a directory",
             Self::File => "a regular file",

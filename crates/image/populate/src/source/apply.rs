@@ -3,16 +3,15 @@
 //! Each is a layer of its own over a settled tree ([`settle`](crate::source::settle)), so that an entry's
 //! path is found if and only if the image will have it.
 
-use super::digest::Checks;
-use super::entry::{Change, Entry, EntryKind, Missing};
-use super::{Spec, digest::Digest};
+use super::builder::{Builder, Draft, DraftKind};
+use super::checks::Checks;
+use super::host_file;
+use super::names::target_fault;
+use super::settle::ByDirectory;
+use super::spec::{Change, Digest, Entry, EntryKind, Missing, Spec};
+use super::tar::place;
 use crate::error::Error;
 use crate::handle::SourceHandle;
-use crate::source::builder::{Builder, Draft, DraftKind};
-use crate::source::host_file;
-use crate::source::names::target_fault;
-use crate::source::settle::ByDirectory;
-use crate::source::tar::place;
 use crate::time::{PackedTime, Timestamp};
 use crate::tree::{Node, NodeId, NodeKind};
 use hectare_units::usize_of;
