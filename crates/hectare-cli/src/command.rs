@@ -182,7 +182,6 @@ impl Command {
             Self::Explain(arguments) => explain::run(&arguments),
             Self::Serve(arguments) => serve::run(&arguments),
             Self::ForLinux(command) => command.run(),
-            Self::ForLinux(command) => command.run(),
             Self::Moved(command) => command.run(),
             Self::Completions(arguments) => completions::run(&arguments, program()),
             Self::Manual(arguments) => manual::run(&arguments, program()),
