@@ -7,16 +7,12 @@ use crate::change::Changes;
 use crate::commit::{Difference, Order};
 use crate::error::{Error, Result};
 use crate::rounds::{Round, plan};
-use crate::volume::{Overlay, Volume};
+use crate::volume::{Overlay, Volume, superblock};
 use crate::{external, features, hidden};
 use hectare_check::{Options, check};
 use hectare_device::{Device, OverlayDevice};
-use hectare_ext4::error::Corrupt;
-use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Features, Incompat, RoCompat};
-use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
-use hectare_ext4::superblock::{SIZE, STATE_ERROR, STATE_VALID, SuperBlock};
-use hectare_units::Bytes;
+use hectare_ext4::superblock::{STATE_ERROR, STATE_VALID, SuperBlock};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,16 +111,6 @@ impl Run<'_> {
         }
         Ok(in_place)
     }
-}
-
-/// The superblock on a device.
-pub(crate) fn superblock(device: &dyn Device) -> Result<SuperBlock> {
-    if device.len() < SUPERBLOCK_OFFSET + Bytes::of(SIZE) {
-        return Err(Corrupt::new("the volume", Place::Volume, "it is too short for a superblock").into());
-    }
-    let mut bytes = [0; SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-    Ok(SuperBlock::parse(&bytes, device.len())?)
 }
 
 /// Refuses a volume that is in use or was not closed.

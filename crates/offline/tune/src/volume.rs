@@ -9,11 +9,12 @@
 
 use crate::error::{Error, Result};
 use hectare_device::{Device, OverlayDevice};
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::{Inode, Kind};
 use hectare_ext4::raw;
-use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::set_bits;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, usize_of};
@@ -25,6 +26,16 @@ pub(crate) type Overlay = OverlayDevice<Arc<dyn Device>>;
 
 /// What is called with each inode: its number, its slot, and whether it is in use.
 pub(crate) type Visit<'v, 'a> = dyn FnMut(&mut Volume<'a>, InodeNr, &mut [u8], bool) -> Result<()> + 'v;
+
+/// The superblock on a device.
+pub(crate) fn superblock(device: &dyn Device) -> Result<SuperBlock> {
+    if device.len() < SUPERBLOCK_OFFSET + Bytes::of(SIZE) {
+        return Err(Corrupt::new("the volume", Place::Volume, "it is too short for a superblock").into());
+    }
+    let mut bytes = [0; SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+    Ok(SuperBlock::parse(&bytes, device.len())?)
+}
 
 /// A volume being changed.
 pub(crate) struct Volume<'a> {
