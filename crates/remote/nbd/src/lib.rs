@@ -18,6 +18,7 @@ mod error;
 mod os;
 mod protocol;
 mod server;
+mod socket;
 mod stream;
 mod tls;
 

@@ -16,7 +16,7 @@ pub(crate) use portable::Waker;
 #[cfg(all(unix, not(all(target_os = "linux", not(hectare_portable)))))]
 pub(crate) use portable::connect_unix;
 
-use crate::stream::Socket;
+use crate::socket::Socket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The error for a socket in the file system on a host that has none.

@@ -1,38 +1,19 @@
-//! Connections: TCP or a Unix socket behind one type, with or without TLS, made and used within a time.
+//! Connections: a socket with or without TLS, made and used within a time.
 
 use crate::address::Place;
+use crate::socket::Socket;
 use crate::tls::{Tls, TlsClient, TlsServer};
 use crate::{Error, Result, os};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-#[cfg(unix)]
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A socket that is connected.
-#[derive(Debug)]
-pub(crate) enum Socket {
-    Tcp(TcpStream),
-    #[cfg(unix)]
-    Unix(UnixStream),
-}
 
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
     tls: Option<Arc<Tls>>,
-}
-
-macro_rules! either {
-    ($self:expr, $stream:ident => $body:expr) => {
-        match &$self.socket {
-            Socket::Tcp($stream) => $body,
-            #[cfg(unix)]
-            Socket::Unix($stream) => $body,
-        }
-    };
 }
 
 impl Stream {
@@ -87,22 +68,17 @@ impl Stream {
 
     /// Another handle for the same connection.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        let socket = match &self.socket {
-            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
-            #[cfg(unix)]
-            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
-        };
-        Ok(Self { socket: socket?, tls: self.tls.clone() })
+        Ok(Self { socket: self.socket.try_clone()?, tls: self.tls.clone() })
     }
 
     /// How long a read may take.
     pub(crate) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        either!(self, stream => stream.set_read_timeout(limit))
+        self.socket.set_read_timeout(limit)
     }
 
     /// How long a write may take.
     pub(crate) fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        either!(self, stream => stream.set_write_timeout(limit))
+        self.socket.set_write_timeout(limit)
     }
 
     /// Whether the other side has closed it, or its direction to this side.
@@ -113,39 +89,7 @@ impl Stream {
     /// Ends it, in one direction or both; threads that wait for it wake up.
     pub(crate) fn shutdown(&self, how: Shutdown) {
         // It may have ended by itself.
-        let _ = either!(self, stream => stream.shutdown(how));
-    }
-}
-
-impl Read for &Socket {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&*stream).read(buf),
-            #[cfg(unix)]
-            Socket::Unix(stream) => (&*stream).read(buf),
-        }
-    }
-}
-
-impl Write for &Socket {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&*stream).write(buf),
-            #[cfg(unix)]
-            Socket::Unix(stream) => (&*stream).write(buf),
-        }
-    }
-
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&*stream).write_vectored(bufs),
-            #[cfg(unix)]
-            Socket::Unix(stream) => (&*stream).write_vectored(bufs),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        let _ = self.socket.shutdown(how);
     }
 }
 
@@ -191,24 +135,14 @@ impl SocketUntil<'_> {
 
 impl Read for SocketUntil<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let left = Some(self.left()?);
-        match self.socket {
-            Socket::Tcp(stream) => stream.set_read_timeout(left)?,
-            #[cfg(unix)]
-            Socket::Unix(stream) => stream.set_read_timeout(left)?,
-        }
+        self.socket.set_read_timeout(Some(self.left()?))?;
         self.socket.read(buf)
     }
 }
 
 impl Write for SocketUntil<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let left = Some(self.left()?);
-        match self.socket {
-            Socket::Tcp(stream) => stream.set_write_timeout(left)?,
-            #[cfg(unix)]
-            Socket::Unix(stream) => stream.set_write_timeout(left)?,
-        }
+        self.socket.set_write_timeout(Some(self.left()?))?;
         self.socket.write(buf)
     }
 

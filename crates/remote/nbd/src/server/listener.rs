@@ -2,7 +2,8 @@
 
 use crate::address::Place;
 use crate::os::Waker;
-use crate::stream::{Socket, Stream};
+use crate::socket::Socket;
+use crate::stream::Stream;
 use crate::{Error, Result};
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
