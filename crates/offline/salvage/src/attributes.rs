@@ -1,8 +1,9 @@
 //! The extended attributes of what was found, as far as they are sound.
 
 use crate::map;
+use crate::node::NodeId;
 use crate::plausible::Judged;
-use crate::{NodeId, Salvage};
+use crate::salvage::Salvage;
 use hectare_ext4::Place;
 use hectare_ext4::acl;
 use hectare_ext4::inode::Inode;

@@ -2,13 +2,15 @@
 
 use crate::map::{self, Mapped};
 use crate::names::inline_tail;
+use crate::node::{Metadata, NodeId};
 use crate::plausible::{Judged, SIZE_MAX};
+use crate::salvage::Salvage;
 use crate::source::SPAN_MAX;
 use crate::survey::LEFT_OUT;
-use crate::{Metadata, NodeId, Salvage, Timestamp};
 use hectare_ext4::Place;
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
+use hectare_ext4::time::Timestamp;
 use hectare_units::{InodeNr, index_of, u64_of};
 use std::ops::Range;
 use std::sync::Arc;

@@ -16,7 +16,7 @@
 //! Memory: some 50 bytes for each block of the log, and 16 for each record of a revoke.
 
 use crate::volume::Volume;
-use crate::{Step, Watch};
+use crate::watch::{Step, Watch};
 use hectare_journal::format::{BlockType, JournalSuperblock, LogFormat, header};
 use hectare_journal::recovery::LogMap;
 use hectare_units::{BlockNr, LogicalBlock, TxnId, low32};

@@ -6,7 +6,7 @@
 
 use crate::survey::{Node, Survey};
 use crate::volume::Volume;
-use crate::{Step, Watch};
+use crate::watch::{Step, Watch};
 use hectare_ext4::Place;
 use hectare_ext4::dir::{self, FileType, Format, Survivor};
 use hectare_ext4::inline::Inline;

@@ -13,7 +13,7 @@
 use crate::map::{self, Mapped};
 use crate::plausible::{self, Judged};
 use crate::volume::Volume;
-use crate::{Step, Watch};
+use crate::watch::{Step, Watch};
 use hectare_ext4::extent::Extent;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{InodeFlags, Kind};
