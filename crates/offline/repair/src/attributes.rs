@@ -1,8 +1,9 @@
 //! Extended attributes: areas are made anew from their sound entries, shared blocks count their users, and
 //! values in inodes of their own agree with the entries that lead to them.
 
+use crate::error::Error;
 use crate::features::Feature;
-use crate::report::Error;
+use crate::noted::{Block, LargeEntry, Shared};
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;
@@ -34,34 +35,6 @@ impl Found {
     pub(crate) fn clusters(&self) -> u64 {
         self.block + self.values
     }
-}
-
-/// What inodes share.
-#[derive(Default)]
-pub(crate) struct Shared {
-    /// Attribute blocks that are sound now.
-    blocks: BTreeMap<u64, Block>,
-    /// Inodes whose attribute block belongs to something else, and its content.
-    homeless: Vec<(InodeNr, Vec<u8>)>,
-    entries: Vec<LargeEntry>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Block {
-    users: u32,
-    values: u64,
-    context: Option<bool>,
-}
-
-/// An entry whose value is in an inode.
-struct LargeEntry {
-    owner: InodeNr,
-    /// The block it is in; `None` for the inode itself.
-    block: Option<u64>,
-    name: Name,
-    holder: InodeNr,
-    size: u32,
-    hash: u32,
 }
 
 impl Work<'_> {

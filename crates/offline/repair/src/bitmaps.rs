@@ -1,6 +1,7 @@
 //! Bitmaps, descriptors and counts: written from what was found, where they differ.
 
-use crate::report::Error;
+use crate::error::Error;
+use crate::tasks;
 use crate::work::Work;
 use hectare_check::{What, count_ones, own_metadata};
 use hectare_ext4::error::Place;
@@ -75,7 +76,7 @@ impl Work<'_> {
             next = after;
         }
         let reserved = self.sb.first_inode().get() - 1;
-        let tasks = self.task_numbers();
+        let tasks = tasks::numbers(&self.sb);
         for number in (1..=reserved).chain(tasks) {
             let Some(index) = number.checked_sub(first).filter(|index| *index < per_group) else { continue };
             found[usize_of(index / 8)] |= 1 << (index % 8);

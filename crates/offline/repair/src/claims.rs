@@ -5,8 +5,10 @@
 //! half of the volume. Copies are made afterwards, when it is known which clusters are free. Where no cluster
 //! is left, or copies are not wanted, the later owner loses what it shares.
 
-use crate::maps::Map;
-use crate::report::{Duplicates, Error};
+use crate::error::Error;
+use crate::map::Map;
+use crate::noted::Conflict;
+use crate::report::Duplicates;
 use crate::slot::Slot;
 use crate::store_map::one_block;
 use crate::work::Work;
@@ -16,19 +18,6 @@ use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::Kind;
 use hectare_units::{BlockNr, ClusterNr, InodeNr, low32, memory};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What an inode claimed that belonged to something else.
-#[derive(Default)]
-pub(crate) struct Conflict {
-    /// Clusters of the file, by their place in it.
-    pub(crate) clusters: BTreeSet<u64>,
-    /// Blocks of its map.
-    pub(crate) nodes: BTreeSet<u64>,
-    /// Clusters counted to it beside its map.
-    pub(crate) extra: u64,
-    /// The file block from which on nothing is kept.
-    pub(crate) cut: Option<u64>,
-}
 
 impl Work<'_> {
     /// Claims everything a map holds, and notes what was taken; a map that is broken is made anew later, too.

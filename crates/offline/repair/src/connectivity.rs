@@ -1,11 +1,11 @@
 //! The tree: every directory hangs below the root, and every inode has a name; what has none gets one in
 //! `lost+found`.
 
-use crate::directory_content::Stored;
+use crate::error::Error;
 use crate::known::Info;
 use crate::names::Numbers;
-use crate::report::Error;
 use crate::slot::Slot;
+use crate::stored::Stored;
 use crate::work::Work;
 use hectare_check::{Bits, What};
 use hectare_ext4::error::Place;

@@ -10,17 +10,15 @@
 //! What it is not: descriptors that can't be at all, which `groups` mends, as it does overlaps that backups
 //! do not explain.
 
-use crate::groups::{GROUPS_MAX, same_places};
-use crate::report::Error;
+use crate::error::Error;
+use crate::places::{GROUPS_MAX, contested, is_astray, same_places};
 use crate::work::Work;
 use hectare_check::{RawInode, What};
 use hectare_device::Device;
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::Incompat;
-use hectare_ext4::geometry::Geometry;
-use hectare_ext4::group::{GroupDesc, GroupFlags};
+use hectare_ext4::group::{GroupDesc, GroupFlags, raw_of};
 use hectare_ext4::inode::Kind;
-use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, join32, low32, u64_of, usize_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a table that are looked at, from the first slot on that was ever used.
@@ -139,6 +137,58 @@ impl Work<'_> {
         Ok(own.is_poor() && self.value_of(group, backup.inode_table)?.score() > own.score())
     }
 
+    /// The descriptor of a group in the first backup where it is sound.
+    pub(crate) fn backup_of(&self, group: GroupNr) -> Result<Option<GroupDesc>, Error> {
+        let geometry = self.geometry();
+        let per = geometry.descs_per_block();
+        let (index, within) = (group.get() / per, usize_of(group.get() % per * geometry.desc_size));
+        let mut places = geometry.desc_block_backups(index);
+        if index < geometry.old_desc_blocks() {
+            let groups =
+                (1..geometry.groups()).map(GroupNr::new).filter(|nr| geometry.has_super(*nr)).take(8);
+            places
+                .extend(groups.map(|nr| BlockNr::new(geometry.super_block(nr).get() + 1 + u64::from(index))));
+        }
+        for at in places {
+            if at.get() >= geometry.blocks_count.get() {
+                continue;
+            }
+            let block = self.block(at)?;
+            let slot = &block[within..within + usize_of(geometry.desc_size)];
+            let sealed = self.sb.features().group_checksums();
+            let zero = slot.iter().all(|byte| *byte == 0);
+            let desc = if sealed {
+                GroupDesc::parse(slot, group, &self.sb).ok()
+            } else {
+                self.unsealed(slot, group)
+            };
+            if let Some(desc) = desc.filter(|_| !zero) {
+                return Ok(Some(desc));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A descriptor with its checksum and its counts left aside; `None` if its places can't be.
+    pub(crate) fn unsealed(&self, slot: &[u8], group: GroupNr) -> Option<GroupDesc> {
+        let raw = raw_of(slot);
+        let places = GroupDesc {
+            block_bitmap: BlockNr::new(join32(raw.bg_block_bitmap_lo.get(), raw.bg_block_bitmap_hi.get())),
+            inode_bitmap: BlockNr::new(join32(raw.bg_inode_bitmap_lo.get(), raw.bg_inode_bitmap_hi.get())),
+            inode_table: BlockNr::new(join32(raw.bg_inode_table_lo.get(), raw.bg_inode_table_hi.get())),
+            free_clusters: 0,
+            free_inodes: 0,
+            used_dirs: 0,
+            itable_unused: 0,
+            flags: GroupFlags::empty(),
+            block_bitmap_csum: 0,
+            inode_bitmap_csum: 0,
+        };
+        let mut bytes = vec![0; usize_of(self.geometry().desc_size)];
+        places.render(&mut bytes, group, &self.sb);
+        GroupDesc::parse(&bytes, group, &self.sb).ok()
+    }
+
     /// The descriptors with the backups of some groups, and how many contradict each other then.
     fn with_backups(
         &self,
@@ -205,49 +255,6 @@ impl Value {
 
 fn same_table(a: &GroupDesc, b: &GroupDesc) -> bool {
     a.inode_table == b.inode_table
-}
-
-/// The groups whose metadata lies in other metadata, or out of the group where it must not.
-pub(crate) fn contested(geometry: &Geometry, groups: &[GroupDesc]) -> BTreeSet<GroupNr> {
-    let (mut contested, mut stretches) = (BTreeSet::new(), Vec::new());
-    for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(groups) {
-        let first = geometry.first_block(nr).get();
-        let base = u64::from(geometry.base_meta_blocks(nr));
-        if base > 0 {
-            stretches.push((first, first + base, None));
-        }
-        stretches.extend(own_stretches(geometry, desc).map(|(start, end)| (start, end, Some(nr))));
-        if is_astray(geometry, nr, desc) {
-            contested.insert(nr);
-        }
-    }
-    stretches.sort_unstable();
-    let mut last = (0, None);
-    for (start, end, owner) in stretches {
-        if start < last.0 {
-            contested.extend(owner);
-            contested.extend(last.1);
-        }
-        if end > last.0 {
-            last = (end, owner);
-        }
-    }
-    contested
-}
-
-/// Where the bitmaps and the table of a group begin and end.
-fn own_stretches(geometry: &Geometry, desc: &GroupDesc) -> [(u64, u64); 3] {
-    let itable = u64::from(geometry.itable_blocks());
-    let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
-    own.map(|(start, len)| (start.get(), start.get() + len))
-}
-
-/// Whether metadata of a group lies out of it where it must not.
-fn is_astray(geometry: &Geometry, nr: GroupNr, desc: &GroupDesc) -> bool {
-    let first = geometry.first_block(nr).get();
-    let end = first + u64::from(geometry.blocks_in(nr));
-    let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
-    !flex && own_stretches(geometry, desc).iter().any(|own| own.0 < first || own.1 > end)
 }
 
 /// A descriptor that leads to where another does.

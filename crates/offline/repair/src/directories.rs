@@ -4,12 +4,14 @@
 //! directory, the one whose name lies in the first block is its parent. Then each directory whose content is
 //! broken, or holds entries that can't stay, is written anew.
 
-use crate::directory_content::{Content, Stored};
+use crate::directory_content::Content;
+use crate::error::Error;
 use crate::hashed_directory::{self, is_hashed};
 use crate::known::Info;
-use crate::maps::Map;
-use crate::report::Error;
+use crate::map::Map;
+use crate::names::Changes;
 use crate::slot::Slot;
+use crate::stored::Stored;
 use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::casefold::Folding;
@@ -21,13 +23,6 @@ use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock, index_of};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What happened to the entries of a directory.
-#[derive(Default)]
-pub(crate) struct Changes {
-    pub(crate) lost: Vec<String>,
-    pub(crate) mended: Vec<String>,
-}
 
 impl Work<'_> {
     /// Mends all directories.

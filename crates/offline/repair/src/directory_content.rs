@@ -5,10 +5,11 @@
 //! is too long for it, the name is cut, and reading goes on behind the record. Index blocks
 //! need no special treatment: to a reader of records they are empty.
 
-use crate::hashed_directory::{NameHash, hash_of, is_hashed};
-use crate::maps::Map;
-use crate::report::Error;
+use crate::error::Error;
+use crate::hashed_directory::{hash_of, is_hashed};
+use crate::map::Map;
 use crate::slot::Slot;
+use crate::stored::Stored;
 use crate::work::Work;
 use hectare_check::{Record, records};
 use hectare_ext4::inode::InodeFlags;
@@ -20,16 +21,6 @@ const HEADER: usize = 8;
 const SECOND: usize = 12;
 /// Bytes of the record that holds a block's checksum.
 const TAIL: usize = 12;
-
-/// An entry as it is stored.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Stored {
-    pub(crate) name: Vec<u8>,
-    pub(crate) inode: u32,
-    pub(crate) file_type: u8,
-    /// The hash behind the name, in a directory that has them.
-    pub(crate) hash: Option<NameHash>,
-}
 
 /// What a directory holds.
 #[derive(Default)]

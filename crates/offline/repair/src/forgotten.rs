@@ -10,9 +10,9 @@
 //!
 //! Hazard: fast commits are not applied to the volume that is judged, but to the one that is taken.
 
-use crate::log_place::LogPlace;
+use crate::error::Error;
+use crate::log_place::{LogPlace, held_by};
 use crate::overlay::Overlay;
-use crate::report::Error;
 use crate::work::Work;
 use hectare_check::{Options, Report, What, check, check_with_journal};
 use hectare_device::Device;
@@ -116,20 +116,6 @@ impl Overlaid {
         // A check that ended at the superblock or the descriptors has judged nothing.
         report.ok().filter(|report| report.counts.inodes_used > 0)
     }
-}
-
-/// What a log holds, for a message.
-pub(crate) fn held_by(recovery: &Recovery) -> String {
-    match (recovery.blocks().len(), recovery.fast_commits().len()) {
-        (blocks, 0) => counted(blocks, "block"),
-        (0, commits) => counted(commits, "fast commit"),
-        (blocks, commits) => format!("{} and {}", counted(blocks, "block"), counted(commits, "fast commit")),
-    }
-}
-
-/// A number of things, for a message.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whether a volume as it lies is better than the replayed one: it has fewer problems, or more inodes in use

@@ -1,18 +1,18 @@
 //! Group descriptors: read from a backup where they are broken, and laid out anew where that fails.
 
+use crate::error::Error;
 use crate::mends::Mends;
-use crate::report::Error;
+use crate::places::{GROUPS_MAX, same_places};
 use crate::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
+use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
-use hectare_ext4::group::{GroupDesc, GroupFlags, raw_of};
+use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::mmp::{Mmp, Status};
-use hectare_units::{BlockNr, GroupNr, join32, low16, low32, usize_of};
+use hectare_units::{BlockNr, GroupNr, low16, low32, usize_of};
 
-/// Groups of which each is compared with all others.
-pub(crate) const GROUPS_MAX: u32 = 1 << 14;
 /// Groups with a superblock that are looked at.
 const SUPERS_MAX: usize = 16;
 
@@ -173,58 +173,6 @@ impl Work<'_> {
         Ok(GroupDesc { flags, itable_unused: 0, free_clusters: 0, free_inodes: 0, ..desc })
     }
 
-    /// A descriptor with its checksum and its counts left aside; `None` if its places can't be.
-    fn unsealed(&self, slot: &[u8], group: GroupNr) -> Option<GroupDesc> {
-        let raw = raw_of(slot);
-        let places = GroupDesc {
-            block_bitmap: BlockNr::new(join32(raw.bg_block_bitmap_lo.get(), raw.bg_block_bitmap_hi.get())),
-            inode_bitmap: BlockNr::new(join32(raw.bg_inode_bitmap_lo.get(), raw.bg_inode_bitmap_hi.get())),
-            inode_table: BlockNr::new(join32(raw.bg_inode_table_lo.get(), raw.bg_inode_table_hi.get())),
-            free_clusters: 0,
-            free_inodes: 0,
-            used_dirs: 0,
-            itable_unused: 0,
-            flags: GroupFlags::empty(),
-            block_bitmap_csum: 0,
-            inode_bitmap_csum: 0,
-        };
-        let mut bytes = vec![0; usize_of(self.geometry().desc_size)];
-        places.render(&mut bytes, group, &self.sb);
-        GroupDesc::parse(&bytes, group, &self.sb).ok()
-    }
-
-    /// The descriptor of a group in the first backup where it is sound.
-    pub(crate) fn backup_of(&self, group: GroupNr) -> Result<Option<GroupDesc>, Error> {
-        let geometry = self.geometry();
-        let per = geometry.descs_per_block();
-        let (index, within) = (group.get() / per, usize_of(group.get() % per * geometry.desc_size));
-        let mut places = geometry.desc_block_backups(index);
-        if index < geometry.old_desc_blocks() {
-            let groups =
-                (1..geometry.groups()).map(GroupNr::new).filter(|nr| geometry.has_super(*nr)).take(8);
-            places
-                .extend(groups.map(|nr| BlockNr::new(geometry.super_block(nr).get() + 1 + u64::from(index))));
-        }
-        for at in places {
-            if at.get() >= geometry.blocks_count.get() {
-                continue;
-            }
-            let block = self.block(at)?;
-            let slot = &block[within..within + usize_of(geometry.desc_size)];
-            let sealed = self.sb.features().group_checksums();
-            let zero = slot.iter().all(|byte| *byte == 0);
-            let desc = if sealed {
-                GroupDesc::parse(slot, group, &self.sb).ok()
-            } else {
-                self.unsealed(slot, group)
-            };
-            if let Some(desc) = desc.filter(|_| !zero) {
-                return Ok(Some(desc));
-            }
-        }
-        Ok(None)
-    }
-
     /// Where mkfs puts the bitmaps and the table of a group.
     fn usual(&self, group: GroupNr) -> GroupDesc {
         let geometry = self.geometry();
@@ -364,13 +312,16 @@ impl Work<'_> {
         let parsed = Mmp::parse(&bytes, nr, self.sb.seed());
         if !matches!(parsed, Ok(Mmp { status: Status::Clean, .. })) {
             self.mended(What::MountProtection, Place::Block(nr), "it says now that nobody uses the volume");
-            let fresh = crate::reserved::clean_mmp(&bytes, self.sb.seed());
+            let fresh = clean_mmp(&bytes, self.sb.seed());
             self.device.write_at(nr.offset(self.geometry().block_size), &fresh)?;
         }
         Ok(Some(nr))
     }
 }
 
-pub(crate) fn same_places(a: &GroupDesc, b: &GroupDesc) -> bool {
-    (a.block_bitmap, a.inode_bitmap, a.inode_table) == (b.block_bitmap, b.inode_bitmap, b.inode_table)
+/// The mount protection of a volume that nobody uses; what else the block says stays.
+fn clean_mmp(old: &[u8], seed: Option<Seed>) -> Vec<u8> {
+    let known = Mmp::parse(old, BlockNr::new(0), None);
+    let (time, check_interval) = known.map_or((0, 5), |mmp| (mmp.time, mmp.check_interval));
+    Mmp { status: Status::Clean, time, check_interval }.render(seed).to_vec()
 }

@@ -2,8 +2,8 @@
 //! gives. Such a directory is written with the hashes that are there, and without an index, which the kernel
 //! does not need to find a name.
 
-use crate::directory_content::Stored;
 use crate::slot::Slot;
+use crate::stored::{NameHash, Stored};
 use hectare_ext4::dir::FileType;
 use hectare_ext4::inode::InodeFlags;
 use hectare_units::{InodeNr, low8, low16, u64_of};
@@ -13,9 +13,6 @@ const HEADER: usize = 8;
 const TAIL: usize = 12;
 /// Marks the record of the checksum.
 const TAIL_TYPE: u8 = 0xde;
-
-/// Bytes of the hash of a name.
-pub(crate) type NameHash = [u8; 8];
 
 /// Whether the records of a directory hold hashes.
 pub(crate) fn is_hashed(slot: &Slot) -> bool {

@@ -8,33 +8,22 @@
 //!
 //! A backup of the superblock does not say whether the log is needed: the log itself does.
 
-use crate::forgotten::{counted, held_by};
-use crate::log_place::LogPlace;
-use crate::report::Error;
-use crate::reserved::Task;
+use crate::error::Error;
+use crate::log_place::held_by;
+use crate::map::{Map, numbers};
 use crate::slot::Slot;
+use crate::tasks::{Task, forget_journal};
 use crate::work::Work;
 use hectare_check::What;
-use hectare_device::{Device, OverlayDevice};
-use hectare_engine::{JournalDevice, OpenOptions, Volume};
-use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat};
-use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_ext4::raw;
-use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_ext4::time::Timestamp;
 use hectare_journal::format::JournalSuperblock;
-use hectare_journal::recovery::{self, Damaged, Recovery, RecoveryError};
-use hectare_units::{Bytes, InodeNr, TxnId, index_of, low32};
-use std::sync::Arc;
+use hectare_units::{index_of, low32};
 use zerocopy::little_endian::U32;
 
 /// The fewest blocks of a journal.
-pub(crate) const BLOCKS_MIN: u64 = 1024;
-/// The number that is reserved for a journal.
-pub(crate) const JOURNAL: InodeNr = InodeNr::new(8);
+const BLOCKS_MIN: u64 = 1024;
 
 impl Work<'_> {
     /// Replays the journal if the superblock says that it is needed, or if that is a backup and the log says
@@ -71,121 +60,6 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Puts what the log holds in its place.
-    pub(crate) fn replay(
-        &mut self,
-        recovery: &Recovery,
-        damage: Option<String>,
-        place: &LogPlace,
-    ) -> Result<(), Error> {
-        let mut damage = damage;
-        let has_fast = !recovery.fast_commits().is_empty();
-        if has_fast && damage.is_some() && recovery.apply(&*place.device, &**self.device).is_ok() {
-            // The engine takes no damaged log, but one without transactions.
-            place.device.write_at(recovery.superblock_offset(), &recovery.replayed_superblock())?;
-        }
-        let whole = has_fast && self.replay_whole(place);
-        if has_fast && !whole {
-            let text = damage.map_or_else(String::new, |damage| format!("{damage}; "));
-            damage = Some(format!("{text}its fast commits can't be replayed"));
-        }
-        if !whole && let Err(error) = recovery.apply(&*place.device, &**self.device) {
-            return self.give_up_log(&error.to_string());
-        }
-        if !whole || place.is_external {
-            place.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
-        }
-        if !place.is_external {
-            self.order.note_journal(recovery.superblock_offset());
-        }
-        let replayed = if whole { held_by(recovery) } else { counted(recovery.blocks().len(), "block") };
-        self.finish_replay(&replayed)?;
-        if let Some(damage) = damage {
-            self.lost(What::Journal, Place::Volume, format!("{damage}: that is given up"));
-        }
-        Ok(())
-    }
-
-    /// What the log held is lost.
-    fn give_up_log(&mut self, reason: &str) -> Result<(), Error> {
-        let text = format!("its journal can't be replayed and is given up: {reason}");
-        self.lost(What::Journal, Place::Volume, text);
-        if self.sb.journal_inode().is_none() {
-            return self.empty_external_journal();
-        }
-        self.suspects.subjects.push(What::Journal);
-        Ok(())
-    }
-
-    /// Reads the log; of a damaged one what is left, and what is wrong with it.
-    pub(crate) fn read_log(&self, place: &LogPlace) -> Result<(Recovery, Option<String>), String> {
-        let blocks = self.geometry().blocks_count;
-        let error = match recovery::read(&*place.device, &place.map, blocks) {
-            Ok(recovery) => return Ok((recovery, None)),
-            Err(error) => error,
-        };
-        let mut damaged = Damaged::default();
-        loop {
-            match recovery::read_damaged(&*place.device, &place.map, blocks, damaged) {
-                Ok(recovery) => return Ok((recovery, Some(error.to_string()))),
-                Err(RecoveryError::Damaged { txn, .. })
-                    if damaged.end.is_none_or(|end| end.is_after(txn)) =>
-                {
-                    damaged.end = Some(txn);
-                }
-                Err(_) => return Err(error.to_string()),
-            }
-        }
-    }
-
-    /// Whether an inode is that of a journal that the volume no longer has, and nothing in it waits to be
-    /// replayed: what a power cut leaves when the journal is taken away, or about to be added.
-    pub(crate) fn is_left_journal(&self, slot: &Slot) -> Result<bool, Error> {
-        if slot.nr != JOURNAL || slot.kind() != Some(Kind::File) {
-            return Ok(false);
-        }
-        let place = self.log_in(slot)?;
-        let read = place.and_then(|place| self.read_log(&place));
-        Ok(read.is_ok_and(|(recovery, damage)| damage.is_none() && !recovery.needed()))
-    }
-
-    /// Lets the engine replay everything, as fast commits need a volume in use; false if it can't, and then
-    /// nothing that matters was changed.
-    fn replay_whole(&self, place: &LogPlace) -> bool {
-        let device = Arc::clone(self.device) as Arc<dyn Device>;
-        // What the engine logs meanwhile is of no use later.
-        let journal =
-            place.is_external.then(|| JournalDevice(Arc::new(OverlayDevice::new(Arc::clone(&place.device)))));
-        // A repair that begins again makes the same.
-        let fixed_time = Some(Timestamp::from_seconds(self.options.now.into()));
-        let seed = Some(self.options.now.into());
-        // Errors that the superblock records are found and mended afterwards.
-        let options = OpenOptions { journal, fixed_time, seed, with_errors: true, ..OpenOptions::default() };
-        Volume::open(device, options).is_ok_and(|volume| volume.close().is_ok())
-    }
-
-    /// What the log held is in its place: the superblock is read again.
-    fn finish_replay(&mut self, replayed: &str) -> Result<(), Error> {
-        self.mended(What::Journal, Place::Volume, format!("replayed: {replayed}"));
-        let mut bytes = [0; SIZE];
-        self.device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-        if let Ok(sb) = SuperBlock::parse(&bytes, Bytes::new(u64::MAX))
-            && sb.geometry().blocks_count == self.geometry().blocks_count
-        {
-            self.sb = sb;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn end_recovery(&mut self) {
-        let refresh = self.refresh_backups;
-        self.edit_superblock(|raw| {
-            let bits = raw.s_feature_incompat.get() & !Incompat::RECOVER.bits();
-            raw.s_feature_incompat = bits.into();
-        });
-        self.refresh_backups = refresh;
-    }
-
     /// Makes the journal's inode and its superblock right.
     pub(crate) fn mend_journal(&mut self, task: Task) -> Result<(), Error> {
         let Task { mut slot, mut map, sound, .. } = task;
@@ -212,7 +86,7 @@ impl Work<'_> {
             return self.finish_journal(slot);
         }
         if !sound {
-            map = crate::maps::Map::default();
+            map = Map::default();
         }
         let size = if blocks >= BLOCKS_MIN && blocks <= self.geometry().blocks_count.get() / 4 {
             blocks
@@ -232,7 +106,7 @@ impl Work<'_> {
     }
 
     /// Clears the error by which a journal was aborted.
-    fn clear_abort(&mut self, map: &crate::maps::Map, place: Place) -> Result<(), Error> {
+    fn clear_abort(&mut self, map: &Map, place: Place) -> Result<(), Error> {
         let Some(first) = map.extents.first() else { return Ok(()) };
         let mut block = self.block(first.physical)?;
         let Ok(mut superblock) = JournalSuperblock::parse(&block) else { return Ok(()) };
@@ -265,7 +139,7 @@ impl Work<'_> {
     }
 
     /// A fresh superblock, and zeros after it: nothing of an old log can be taken for new.
-    fn write_journal_superblock(&mut self, map: &crate::maps::Map, blocks: u32) -> Result<(), Error> {
+    fn write_journal_superblock(&mut self, map: &Map, blocks: u32) -> Result<(), Error> {
         let size = self.geometry().block_size;
         let Some(first) = map.extents.first() else { return Ok(()) };
         let mut block = vec![0; size.len()];
@@ -281,18 +155,11 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A number for a log's first transaction that old ones, which may lie in it, do not have: from the
-    /// volume
-    /// and the time, so that a repair that begins again makes the same.
-    pub(crate) fn fresh_sequence(&self) -> TxnId {
-        TxnId::new(crc32c(crc32c(!0, &self.sb.uuid()), &self.options.now.to_le_bytes()) >> 1)
-    }
-
     fn finish_journal(&mut self, mut slot: Slot) -> Result<(), Error> {
         self.note_large_file(&slot);
         self.put_slot(&mut slot)?;
         let view = slot.view().raw;
-        let words = crate::maps::numbers(&view.i_block).map(U32::new).collect::<Vec<_>>();
+        let words = numbers(&view.i_block).map(U32::new).collect::<Vec<_>>();
         let (lo, hi) = (view.i_size_lo, view.i_size_high);
         let mut backup = [U32::new(0); 17];
         backup[..15].copy_from_slice(&words);
@@ -320,13 +187,6 @@ impl Work<'_> {
         });
         Ok(())
     }
-}
-
-/// Removes what leads to a journal inside.
-pub(crate) fn forget_journal(raw: &mut raw::SuperBlock) {
-    raw.s_journal_inum = 0.into();
-    raw.s_jnl_backup_type = 0;
-    raw.s_jnl_blocks = [U32::new(0); 17];
 }
 
 /// The journal that a volume of so many blocks gets.

@@ -3,8 +3,8 @@
 //! A page has the records of 256 neighbouring numbers, and is made for the first of them. A record of zeros
 //! is an inode that is not in use.
 
+use crate::error::Error;
 use crate::pages::{PAGE_LEN, PageStore};
-use crate::report::Error;
 use hectare_ext4::inode::Kind;
 use hectare_units::usize_of;
 use std::collections::BTreeMap;

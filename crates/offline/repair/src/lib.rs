@@ -32,6 +32,7 @@
 //! What this is not: it reads no content of files and does not find out whether it is damaged; it does not
 //! look for inodes outside of inode tables.
 
+mod allot;
 mod attributes;
 mod bitmaps;
 mod claims;
@@ -39,45 +40,57 @@ mod connectivity;
 mod descriptor_choice;
 mod directories;
 mod directory_content;
+mod error;
 mod features;
 mod forgotten;
 mod groups;
 mod hashed_directory;
+mod inode_fields;
 mod inodes;
 mod journal;
 mod known;
 mod links;
 mod log_age;
 mod log_place;
+mod map;
 mod maps;
 mod mends;
 mod names;
+mod noted;
 mod order;
 mod orphans;
 mod overlay;
 mod pages;
+mod places;
 mod quotas;
+mod replay;
 mod report;
 mod reserved;
 mod round;
 mod slot;
 mod staged;
 mod store_map;
+mod stored;
 mod superblock;
+mod superblock_search;
 mod symlinks;
+mod task_inodes;
 mod task_numbers;
+mod tasks;
 mod undo;
 mod undo_file;
 mod work;
 mod write_out;
 
-pub use mends::Mends;
+pub use error::Error;
+pub use mends::{Mend, Mends};
 pub use order::Order;
 pub use overlay::Overlay;
 pub use pages::PageStore;
-pub use report::{Duplicates, Error, Mend, Options, Repaired};
+pub use report::{Duplicates, Options, Repaired};
 pub use staged::Staged;
-pub use undo::{UndoError, undo};
+pub use undo::undo;
+pub use undo_file::UndoError;
 pub use write_out::write_out;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Link counts: how many names each inode has.
 
-use crate::report::Error;
+use crate::error::Error;
 use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;

@@ -8,7 +8,7 @@
 //! writes past the file system (`debugfs`), or with a fixed time, as this library can. Where inodes speak for
 //! both, nothing is concluded.
 
-use crate::report::Error;
+use crate::error::Error;
 use crate::work::Work;
 use hectare_device::Device;
 use hectare_ext4::inode::Inode;

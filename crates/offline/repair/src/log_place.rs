@@ -1,22 +1,23 @@
-//! Where the log lies: in an inode of the volume, or on a device of its own.
+//! The log: where it lies, in an inode of the volume or on a device of its own, and what it holds.
 //!
 //! A device of its own is changed in memory, too, and only its log's superblock: what the log held is in its
 //! place by then, or given up.
 
-use crate::forgotten::held_by;
-use crate::maps::Map;
+use crate::error::Error;
+use crate::map::Map;
 use crate::overlay::Overlay;
-use crate::report::Error;
 use crate::slot::Slot;
+use crate::tasks::JOURNAL;
 use crate::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
+use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::Kind;
 use hectare_journal::format::{JournalSuperblock, SUPERBLOCK_LEN};
-use hectare_journal::recovery::{LogMap, LogRun, RecoveryError, uuid_text};
-use hectare_units::{Blocks, Bytes, LogicalBlock, low32};
+use hectare_journal::recovery::{self, Damaged, LogMap, LogRun, Recovery, RecoveryError, uuid_text};
+use hectare_units::{Blocks, Bytes, LogicalBlock, TxnId, low32};
 use std::sync::Arc;
 
 /// A log's device and its blocks there.
@@ -71,6 +72,45 @@ impl Work<'_> {
         }
     }
 
+    /// Reads the log; of a damaged one what is left, and what is wrong with it.
+    pub(crate) fn read_log(&self, place: &LogPlace) -> Result<(Recovery, Option<String>), String> {
+        let blocks = self.geometry().blocks_count;
+        let error = match recovery::read(&*place.device, &place.map, blocks) {
+            Ok(recovery) => return Ok((recovery, None)),
+            Err(error) => error,
+        };
+        let mut damaged = Damaged::default();
+        loop {
+            match recovery::read_damaged(&*place.device, &place.map, blocks, damaged) {
+                Ok(recovery) => return Ok((recovery, Some(error.to_string()))),
+                Err(RecoveryError::Damaged { txn, .. })
+                    if damaged.end.is_none_or(|end| end.is_after(txn)) =>
+                {
+                    damaged.end = Some(txn);
+                }
+                Err(_) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Whether an inode is that of a journal that the volume no longer has, and nothing in it waits to be
+    /// replayed: what a power cut leaves when the journal is taken away, or about to be added.
+    pub(crate) fn is_left_journal(&self, slot: &Slot) -> Result<bool, Error> {
+        if slot.nr != JOURNAL || slot.kind() != Some(Kind::File) {
+            return Ok(false);
+        }
+        let place = self.log_in(slot)?;
+        let read = place.and_then(|place| self.read_log(&place));
+        Ok(read.is_ok_and(|(recovery, damage)| damage.is_none() && !recovery.needed()))
+    }
+
+    /// A number for a log's first transaction that old ones, which may lie in it, do not have: from the
+    /// volume
+    /// and the time, so that a repair that begins again makes the same.
+    pub(crate) fn fresh_sequence(&self) -> TxnId {
+        TxnId::new(crc32c(crc32c(!0, &self.sb.uuid()), &self.options.now.to_le_bytes()) >> 1)
+    }
+
     /// A journal on another device that the volume does not need has an empty log.
     pub(crate) fn mend_external_journal(&mut self) -> Result<(), Error> {
         if !self.suspects.has(What::Journal) {
@@ -117,4 +157,18 @@ impl Work<'_> {
         place.device.zero(first, size.bytes())?;
         Ok(())
     }
+}
+
+/// What a log holds, for a message.
+pub(crate) fn held_by(recovery: &Recovery) -> String {
+    match (recovery.blocks().len(), recovery.fast_commits().len()) {
+        (blocks, 0) => counted(blocks, "block"),
+        (0, commits) => counted(commits, "fast commit"),
+        (blocks, commits) => format!("{} and {}", counted(blocks, "block"), counted(commits, "fast commit")),
+    }
+}
+
+/// A number of things, for a message.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

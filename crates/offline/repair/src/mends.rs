@@ -4,8 +4,8 @@
 //! Adding one can't fail where it is called from everywhere; a failure is the store's, which keeps it, and
 //! what hands the mends out asks there.
 
+use crate::error::Error;
 use crate::pages::{PAGE_LEN, PageStore};
-use crate::report::{Error, Mend};
 use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, LogicalBlock, low32, u64_of, usize_of};
@@ -16,6 +16,25 @@ use std::sync::Arc;
 const HEAD: usize = 1 + 1 + 8 + 4 + 1 + 4;
 /// How many are shown for debugging.
 const SHOWN: usize = 40;
+
+/// One thing that was mended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mend {
+    /// The structure.
+    pub what: What,
+    /// Where it lies.
+    pub place: Place,
+    /// What was wrong, and what was done.
+    pub text: String,
+    /// Whether something is no longer there, or no longer under its name.
+    pub loses: bool,
+}
+
+impl fmt::Display for Mend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.what.name(), self.place, self.text)
+    }
+}
 
 /// What was mended.
 pub struct Mends {

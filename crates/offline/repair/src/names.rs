@@ -4,11 +4,10 @@
 //! What it is not: the order in which directories are gone through, and how they are written
 //! ([`crate::directories`]).
 
-use crate::directories::Changes;
-use crate::directory_content::Stored;
+use crate::error::Error;
 use crate::hashed_directory::is_hashed;
-use crate::report::Error;
 use crate::slot::Slot;
+use crate::stored::Stored;
 use crate::work::Work;
 use hectare_ext4::casefold::{self, Folding};
 use hectare_ext4::dir::Name;
@@ -21,6 +20,13 @@ const CIPHERTEXT_MIN: usize = 16;
 
 /// The number that comes next for each start of names that got one before, and how many digits it has.
 pub(crate) type Numbers = BTreeMap<(Vec<u8>, u32), u64>;
+
+/// What happened to the entries of a directory.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub(crate) lost: Vec<String>,
+    pub(crate) mended: Vec<String>,
+}
 
 impl Work<'_> {
     /// Why a record is no entry that can stay.

@@ -1,8 +1,8 @@
 //! Quota files: written anew from what the inodes of each owner use; limits are kept as far as they can be
 //! read.
 
-use crate::maps::Map;
-use crate::report::Error;
+use crate::error::Error;
+use crate::map::Map;
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;

@@ -1,11 +1,8 @@
-//! What a repair did, as data, and why one can't be done.
+//! How to repair, and what a repair did, as data.
 
 use crate::mends::Mends;
 use crate::order::Order;
 use crate::pages::PageStore;
-use hectare_check::{Problem, What};
-use hectare_ext4::error::{FormatError, Place};
-use std::fmt;
 use std::sync::Arc;
 
 /// How to repair.
@@ -35,25 +32,6 @@ impl Default for Options {
     }
 }
 
-/// One thing that was mended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mend {
-    /// The structure.
-    pub what: What,
-    /// Where it lies.
-    pub place: Place,
-    /// What was wrong, and what was done.
-    pub text: String,
-    /// Whether something is no longer there, or no longer under its name.
-    pub loses: bool,
-}
-
-impl fmt::Display for Mend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.what.name(), self.place, self.text)
-    }
-}
-
 /// A repair that is finished, and not yet written.
 #[derive(Debug)]
 pub struct Repaired {
@@ -77,43 +55,5 @@ impl Repaired {
     #[must_use]
     pub fn loses(&self) -> bool {
         self.mends.lose()
-    }
-}
-
-/// Why a volume can't be repaired. Nothing was written then.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] hectare_device::Error),
-    /// What the repair has to remember has no room: not in memory, nor in the file that it spills to.
-    #[error(transparent)]
-    Spill(hectare_device::Error),
-    /// The check can't judge the volume.
-    #[error(transparent)]
-    Check(#[from] hectare_check::Error),
-    /// No superblock was found that leads anywhere.
-    #[error("no superblock leads to a volume: {0}")]
-    NoSuperblock(FormatError),
-    /// Something outside is needed first.
-    #[error("{0}")]
-    Refused(String),
-    /// After the last round something was still wrong.
-    #[error(
-        "it can't be made sound: after {rounds} rounds {count} problems are left, the first of them: {first}"
-    )]
-    Left {
-        /// Rounds.
-        rounds: u32,
-        /// Problems.
-        count: u64,
-        /// The first.
-        first: Box<Problem>,
-    },
-}
-
-impl From<hectare_units::OutOfMemory> for Error {
-    fn from(error: hectare_units::OutOfMemory) -> Self {
-        Self::Check(error.into())
     }
 }

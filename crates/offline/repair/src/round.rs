@@ -1,9 +1,12 @@
 //! The rounds of a repair: mend, check, and again.
 
-use crate::mends::Mends;
+use crate::error::Error;
+use crate::mends::{Mend, Mends};
 use crate::order::Order;
 use crate::overlay::Overlay;
-use crate::report::{Error, Mend, Options, Repaired};
+use crate::report::{Options, Repaired};
+use crate::staged::Staged;
+use crate::superblock_search;
 use crate::work::{Suspects, Work};
 use hectare_check::{Digest, Options as CheckOptions, Problem, Report};
 use hectare_ext4::casefold::Folding;
@@ -40,6 +43,16 @@ pub(crate) fn repair(
     match stores.filter_map(|store| store.failure()).next() {
         Some(failure) => Err(Error::Spill(failure)),
         None => repaired,
+    }
+}
+
+impl Staged {
+    /// Repairs the volume, without writing to it.
+    ///
+    /// # Errors
+    /// As [`crate::repair`] and [`crate::repair_with_journal`].
+    pub fn repair(&self, options: &Options) -> Result<Repaired, Error> {
+        repair(self.overlay(), self.journal_overlay(), options)
     }
 }
 
@@ -106,7 +119,7 @@ impl<'a> Repair<'a> {
 
     /// What a step works on.
     fn begun(&mut self, digest: Digest) -> Result<Work<'a>, Error> {
-        let found = crate::superblock::find(self.device)?;
+        let found = superblock_search::find(self.device)?;
         refuse_unknown(&found.sb)?;
         let (journal, suspects) = (self.journal.cloned(), Suspects::of(digest));
         let mut work = Work::new(self.device, journal, *self.options, suspects, found)?;

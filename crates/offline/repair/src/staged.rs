@@ -4,9 +4,8 @@
 
 use crate::overlay::Overlay;
 use crate::pages::PageStore;
-use crate::report::{Error, Options, Repaired};
-use crate::undo::{UndoError, interrupted_by, names_journal};
-use crate::undo_file::{self, Of};
+use crate::undo::{interrupted_by, names_journal};
+use crate::undo_file::{self, Of, UndoError};
 use hectare_device::Device;
 use std::io::{Read, Seek};
 use std::sync::Arc;
@@ -137,14 +136,6 @@ impl Staged {
 
     pub(crate) fn journal(&self) -> Option<&StagedJournal> {
         self.journal.as_ref()
-    }
-
-    /// Repairs the volume, without writing to it.
-    ///
-    /// # Errors
-    /// As [`crate::repair`] and [`crate::repair_with_journal`].
-    pub fn repair(&self, options: &Options) -> Result<Repaired, Error> {
-        crate::round::repair(&self.overlay, self.journal_overlay(), options)
     }
 
     /// The time that the interrupted repair stored, in seconds since 1970.

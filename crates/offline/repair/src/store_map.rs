@@ -1,7 +1,7 @@
 //! Writes a map anew from its extents.
 
-use crate::maps::{Map, joined};
-use crate::report::Error;
+use crate::error::Error;
+use crate::map::{Map, joined};
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::What;

@@ -1,8 +1,8 @@
 //! Symbolic links: the size is made that of the target.
 
 use crate::attributes::Found;
-use crate::maps::Map;
-use crate::report::Error;
+use crate::error::Error;
+use crate::map::Map;
 use crate::slot::Slot;
 use crate::work::Work;
 use hectare_check::{What, encrypted_len};

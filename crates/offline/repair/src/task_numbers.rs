@@ -6,11 +6,10 @@
 //! quota file
 //! must not be: it has to look like one.
 
-use crate::journal::{JOURNAL, forget_journal};
-use crate::maps::Map;
-use crate::report::Error;
-use crate::reserved::Task;
+use crate::error::Error;
+use crate::map::Map;
 use crate::slot::Slot;
+use crate::tasks::{JOURNAL, Missing, Task, forget_journal};
 use crate::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;
@@ -27,13 +26,6 @@ const SEARCHED: u32 = 64;
 const BLOCKS_MAX: u64 = 512;
 /// With what a quota file begins: of users, of groups, of projects.
 const QUOTA_MAGIC: [u32; 3] = [0xd9c0_1f11, 0xd9c0_1927, 0xd9c0_3f14];
-
-/// Files with a task that the superblock does not lead to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Missing {
-    orphan_file: bool,
-    project_quota: bool,
-}
 
 impl Work<'_> {
     /// Makes the numbers of all inodes with a task right.

@@ -6,7 +6,7 @@
 //!
 //! Taking back marks the superblock first as well, and writes the old one last.
 
-use crate::undo_file::{self, Halves, Header, Of, Piece};
+use crate::undo_file::{self, Halves, Header, Of, Piece, UndoError};
 use hectare_device::{Device, Span};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::feature::Incompat;
@@ -17,37 +17,6 @@ use hectare_journal::recovery::external_uuid;
 use hectare_units::{BlockNr, Bytes, GroupNr, index_of, u64_of};
 use std::io::{Read, Seek};
 use std::ops::Range;
-
-/// Why writing out, or taking back, failed.
-#[derive(Debug, thiserror::Error)]
-pub enum UndoError {
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] hectare_device::Error),
-    /// What is staged has no room in the file that it spills to. Nothing was written then.
-    #[error(transparent)]
-    Spill(hectare_device::Error),
-    /// The undo file can't be read or written.
-    #[error("undo file: {0}")]
-    File(#[from] std::io::Error),
-    /// It is none, or is damaged.
-    #[error("it is no undo file of this program, or is damaged: {0}")]
-    Broken(&'static str),
-    /// It is of a journal on another device, too, which is not given.
-    #[error(
-        "the repair changed the volume's journal, on its own device, too: name that device (--journal FILE)"
-    )]
-    NeedsJournal,
-    /// It belongs to something else, or the volume was changed since.
-    #[error(
-        "the undo file does not fit: the volume differs at byte {0} from what the repair left, so it was \
-             changed since, or is another"
-    )]
-    Foreign(u64),
-    /// The journal on another device is not the one, or was used since.
-    #[error("the undo file does not fit: {0} is not the volume's journal, or was used since")]
-    ForeignJournal(String),
-}
 
 /// Puts back what an undo file holds, and gives the bytes that were. `journal` is the device of the volume's
 /// journal, if it is another.

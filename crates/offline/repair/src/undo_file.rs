@@ -10,7 +10,6 @@
 //! Where a journal on another device changes, too, the magic is another, and behind all pieces follow their
 //! number (8 bytes and a checksum of 4) and the pieces of that device.
 
-use crate::undo::UndoError;
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE;
@@ -26,6 +25,37 @@ const PIECE: usize = 24;
 pub(crate) const PIECE_MAX: usize = 1 << 20;
 /// What a device writes whole or not at all.
 const SECTOR: usize = 512;
+
+/// Why writing out, or taking back, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] hectare_device::Error),
+    /// What is staged has no room in the file that it spills to. Nothing was written then.
+    #[error(transparent)]
+    Spill(hectare_device::Error),
+    /// The undo file can't be read or written.
+    #[error("undo file: {0}")]
+    File(#[from] std::io::Error),
+    /// It is none, or is damaged.
+    #[error("it is no undo file of this program, or is damaged: {0}")]
+    Broken(&'static str),
+    /// It is of a journal on another device, too, which is not given.
+    #[error(
+        "the repair changed the volume's journal, on its own device, too: name that device (--journal FILE)"
+    )]
+    NeedsJournal,
+    /// It belongs to something else, or the volume was changed since.
+    #[error(
+        "the undo file does not fit: the volume differs at byte {0} from what the repair left, so it was \
+             changed since, or is another"
+    )]
+    Foreign(u64),
+    /// The journal on another device is not the one, or was used since.
+    #[error("the undo file does not fit: {0} is not the volume's journal, or was used since")]
+    ForeignJournal(String),
+}
 
 /// Checksums of the two sectors of a superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

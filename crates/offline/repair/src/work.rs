@@ -1,12 +1,15 @@
 //! The state of a round: the volume on its overlay, what is in use, and what was mended.
 
+use crate::error::Error;
 use crate::known::Inodes;
-use crate::mends::Mends;
+use crate::mends::{Mend, Mends};
+use crate::noted::{Conflict, Shared};
 use crate::order::Order;
 use crate::overlay::Overlay;
-use crate::report::{Error, Mend, Options};
+use crate::report::Options;
 use crate::slot::Slot;
-use crate::superblock::Found;
+use crate::superblock_search::Found;
+use crate::tasks::{self, Missing, Task};
 use hectare_check::{Bits, Digest, What};
 use hectare_device::Device;
 use hectare_ext4::error::Place;
@@ -54,11 +57,11 @@ pub(crate) struct Work<'a> {
     /// Clusters with data that files may share.
     pub(crate) shared: Option<Bits>,
     pub(crate) inodes: Inodes,
-    pub(crate) conflicts: BTreeMap<u32, crate::claims::Conflict>,
-    pub(crate) attributes: crate::attributes::Shared,
-    pub(crate) tasks: BTreeMap<u32, crate::reserved::Task>,
+    pub(crate) conflicts: BTreeMap<u32, Conflict>,
+    pub(crate) attributes: Shared,
+    pub(crate) tasks: BTreeMap<u32, Task>,
     /// Files with a task that are to be made.
-    pub(crate) missing: crate::task_numbers::Missing,
+    pub(crate) missing: Missing,
     /// Links whose target is to be written to a block.
     pub(crate) long_links: Vec<(InodeNr, Vec<u8>)>,
     /// Inodes of the Hurd with a translator.
@@ -110,9 +113,9 @@ impl<'a> Work<'a> {
             groups: Vec::new(),
             inodes: Inodes::new(device.store()),
             conflicts: BTreeMap::new(),
-            attributes: crate::attributes::Shared::default(),
+            attributes: Shared::default(),
             tasks: BTreeMap::new(),
-            missing: crate::task_numbers::Missing::default(),
+            missing: Missing::default(),
             long_links: Vec::new(),
             translators: Vec::new(),
             first_pass: false,
@@ -238,7 +241,7 @@ impl<'a> Work<'a> {
     /// Takes a free inode number; `None` if there is none.
     pub(crate) fn take_inode(&mut self) -> Result<Option<Slot>, Error> {
         let (first, count) = (self.sb.first_inode().get(), self.geometry().inodes_count());
-        let tasks = self.task_numbers();
+        let tasks = tasks::numbers(&self.sb);
         let mut nr = first;
         while nr <= count {
             let Some((group, index)) = self.geometry().inode_slot(InodeNr::new(nr)) else { break };

@@ -18,8 +18,8 @@
 use crate::order::{Order, Phase};
 use crate::overlay::Changed;
 use crate::staged::Staged;
-use crate::undo::{UndoError, marked, padded, superblock_of};
-use crate::undo_file::{Halves, Header, PIECE_MAX, Piece, write_count};
+use crate::undo::{marked, padded, superblock_of};
+use crate::undo_file::{Halves, Header, PIECE_MAX, Piece, UndoError, write_count};
 use hectare_device::{Device, Span};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE;
