@@ -4,15 +4,20 @@
 //! directory, the one whose name lies in the first block is its parent. Then each directory whose content is
 //! broken, or holds entries that can't stay, is written anew.
 
-use crate::directory_content::Content;
+mod connectivity;
+mod content;
+mod hashed_directory;
+mod names;
+
+use crate::directories::content::Content;
+use crate::directories::hashed_directory::is_hashed;
+use crate::directories::names::Changes;
 use crate::error::Error;
-use crate::hashed_directory::{self, is_hashed};
-use crate::known::Info;
-use crate::map::Map;
-use crate::names::Changes;
-use crate::slot::Slot;
-use crate::stored::Stored;
-use crate::work::Work;
+use crate::know::known::Info;
+use crate::know::map::Map;
+use crate::know::slot::Slot;
+use crate::know::stored::Stored;
+use crate::know::work::Work;
 use hectare_check::What;
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{self, Entry, FileType, Fill, Format, Name};

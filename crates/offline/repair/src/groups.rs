@@ -1,9 +1,12 @@
 //! Group descriptors: read from a backup where they are broken, and laid out anew where that fails.
 
+mod bitmaps;
+mod descriptor_choice;
+
 use crate::error::Error;
+use crate::know::places::{GROUPS_MAX, same_places};
+use crate::know::work::Work;
 use crate::mends::Mends;
-use crate::places::{GROUPS_MAX, same_places};
-use crate::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
 use hectare_ext4::checksum::Seed;

@@ -1,9 +1,9 @@
 //! The fields of an inode: what means the same in every kind of inode, and its size and count of blocks.
 
-use crate::features::Feature;
-use crate::map::Map;
-use crate::slot::Slot;
-use crate::work::Work;
+use crate::know::map::Map;
+use crate::know::slot::Slot;
+use crate::know::work::Work;
+use crate::superblock::features::Feature;
 use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Incompat, RoCompat};

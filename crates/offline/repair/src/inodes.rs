@@ -4,13 +4,16 @@
 //! counts as in use until it is known whether a name leads to it. A slot full of contradictions is taken for
 //! something else that was written over the table, and cleared.
 
-use crate::attributes::Found;
+mod attributes;
+mod symlinks;
+
 use crate::error::Error;
-use crate::features::Feature;
-use crate::known::Info;
-use crate::map::{Map, numbers};
-use crate::slot::Slot;
-use crate::work::Work;
+use crate::inodes::attributes::Found;
+use crate::know::known::Info;
+use crate::know::map::{Map, numbers};
+use crate::know::slot::Slot;
+use crate::know::work::Work;
+use crate::superblock::features::Feature;
 use hectare_check::{What, records};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::raw::MAGIC;

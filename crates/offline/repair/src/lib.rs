@@ -7,11 +7,11 @@
 //! file; one that was interrupted begins again from that ([`Staged::resumed`]). There is a bound on rounds;
 //! beyond it the volume stays as it was and the first problem is named.
 //!
-//! A round, in order: superblock and journal ([`superblock`], [`journal`], [`forgotten`]), group descriptors
-//! ([`groups`], [`descriptor_choice`]), orphans ([`orphans`]), inodes with attributes and maps ([`inodes`],
-//! [`attributes`], [`maps`]), blocks with two owners ([`claims`]), inodes with a task ([`reserved`]),
-//! directories ([`directories`]), the tree ([`connectivity`]), link counts ([`links`]), quotas ([`quotas`]),
-//! bitmaps and counts ([`bitmaps`]).
+//! A round ([`round`]), in order: superblock and journal ([`superblock`], [`log`]), group descriptors
+//! ([`groups`]), orphans ([`orphans`]), inodes with attributes and maps ([`inodes`]), blocks with two owners
+//! ([`blocks`]), inodes with a task ([`tasks`]), directories and the tree ([`directories`]), link counts
+//! ([`links`]), quotas ([`quotas`]), bitmaps and counts ([`groups`]). All work on what is in [`know`], and
+//! nothing is written below what is in [`stage`].
 //!
 //! Rules:
 //! - *What can be kept is kept.* A broken node loses its broken entries and not the others; a block with two
@@ -32,66 +32,34 @@
 //! What this is not: it reads no content of files and does not find out whether it is damaged; it does not
 //! look for inodes outside of inode tables.
 
-mod allot;
-mod attributes;
-mod bitmaps;
-mod claims;
-mod connectivity;
-mod descriptor_choice;
+mod blocks;
 mod directories;
-mod directory_content;
 mod error;
-mod features;
-mod forgotten;
 mod groups;
-mod hashed_directory;
 mod inode_fields;
 mod inodes;
-mod journal;
-mod known;
+mod know;
 mod links;
-mod log_age;
-mod log_place;
-mod map;
-mod maps;
+mod log;
 mod mends;
-mod names;
-mod noted;
-mod order;
 mod orphans;
-mod overlay;
-mod pages;
-mod places;
 mod quotas;
-mod replay;
 mod report;
-mod reserved;
 mod round;
-mod slot;
-mod staged;
-mod store_map;
-mod stored;
+mod stage;
 mod superblock;
-mod superblock_search;
-mod symlinks;
-mod task_inodes;
-mod task_numbers;
 mod tasks;
-mod undo;
-mod undo_file;
-mod work;
-mod write_out;
 
 pub use error::Error;
 pub use mends::{Mend, Mends};
-pub use order::Order;
-pub use overlay::Overlay;
-pub use pages::PageStore;
 pub use report::{Duplicates, Options, Repaired};
-pub use staged::Staged;
-pub use undo::undo;
-pub use undo_file::UndoError;
-pub use write_out::write_out;
+pub use stage::order::Order;
+pub use stage::overlay::Overlay;
+pub use stage::pages::PageStore;
+pub use stage::staged::Staged;
+pub use stage::undo::undo;
+pub use stage::undo_file::UndoError;
+pub use stage::write_out::write_out;
 
 use std::sync::Arc;
 

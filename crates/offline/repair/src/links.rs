@@ -1,7 +1,7 @@
 //! Link counts: how many names each inode has.
 
 use crate::error::Error;
-use crate::work::Work;
+use crate::know::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;

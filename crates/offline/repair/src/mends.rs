@@ -5,7 +5,7 @@
 //! what hands the mends out asks there.
 
 use crate::error::Error;
-use crate::pages::{PAGE_LEN, PageStore};
+use crate::stage::pages::{PAGE_LEN, PageStore};
 use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, LogicalBlock, low32, u64_of, usize_of};

@@ -3,7 +3,7 @@
 //! Nothing else is to be done: what a deleted inode held is free because nobody claims it any more.
 
 use crate::error::Error;
-use crate::work::Work;
+use crate::know::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, RoCompat};

@@ -2,9 +2,9 @@
 //! read.
 
 use crate::error::Error;
-use crate::map::Map;
-use crate::slot::Slot;
-use crate::work::Work;
+use crate::know::map::Map;
+use crate::know::slot::Slot;
+use crate::know::work::Work;
 use hectare_check::What;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::inode::InodeFlags;

@@ -1,8 +1,8 @@
 //! How to repair, and what a repair did, as data.
 
 use crate::mends::Mends;
-use crate::order::Order;
-use crate::pages::PageStore;
+use crate::stage::order::Order;
+use crate::stage::pages::PageStore;
 use std::sync::Arc;
 
 /// How to repair.

@@ -1,13 +1,13 @@
 //! The rounds of a repair: mend, check, and again.
 
 use crate::error::Error;
+use crate::know::superblock_search;
+use crate::know::work::{Suspects, Work};
 use crate::mends::{Mend, Mends};
-use crate::order::Order;
-use crate::overlay::Overlay;
 use crate::report::{Options, Repaired};
-use crate::staged::Staged;
-use crate::superblock_search;
-use crate::work::{Suspects, Work};
+use crate::stage::order::Order;
+use crate::stage::overlay::Overlay;
+use crate::stage::staged::Staged;
 use hectare_check::{Digest, Options as CheckOptions, Problem, Report};
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::superblock::SuperBlock;

@@ -1,8 +1,10 @@
 //! The superblock, made to agree with itself, and its backups.
 
+pub(crate) mod features;
+
 use crate::error::Error;
-use crate::tasks::JOURNAL;
-use crate::work::Work;
+use crate::know::task::JOURNAL;
+use crate::know::work::Work;
 use hectare_check::What;
 use hectare_device::Device;
 use hectare_ext4::error::Place;
