@@ -24,6 +24,7 @@
 mod open;
 
 use crate::codec::{Fields, seal, sum, unsealed};
+use crate::draw::draw;
 use crate::file_lock::lock;
 use crate::manifest::ObjectId;
 use crate::{Error, Result};
@@ -139,7 +140,7 @@ impl CacheFile {
         let (life, note) = match life_of(&first, wanted) {
             Some(life) => (life, None),
             None => {
-                let life = crate::volume::draw();
+                let life = draw();
                 file.set_len(0).map_err(failed)?;
                 file.write_all_at(&header(wanted, life), 0).map_err(failed)?;
                 let note = "was damaged, or of something else: it begins anew";

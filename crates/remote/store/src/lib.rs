@@ -42,11 +42,14 @@ mod connect;
 mod cost;
 #[cfg(feature = "client")]
 mod directory_store;
+#[cfg(feature = "client")]
+mod draw;
 mod error;
 #[cfg(feature = "client")]
 mod fetch;
 #[cfg(feature = "client")]
 mod file_lock;
+mod fuzz;
 #[cfg(feature = "client")]
 mod garbage;
 #[cfg(feature = "client")]
@@ -79,11 +82,12 @@ pub use cost::Cost;
 #[cfg(feature = "client")]
 pub use directory_store::DirectoryStore;
 pub use error::{Error, Result};
+pub use fuzz::digest;
 #[cfg(feature = "client")]
 pub use garbage::{Swept, sweep};
 #[cfg(feature = "client")]
 pub use image::ImageDevice;
-pub use manifest::{VERSION_PATCHED as MANIFEST_VERSION, digest};
+pub use manifest::VERSION_PATCHED as MANIFEST_VERSION;
 #[cfg(feature = "client")]
 pub use open::{Kind, Opened, Summary, create, kind_of, open, summary};
 #[cfg(feature = "client")]

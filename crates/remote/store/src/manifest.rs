@@ -46,6 +46,8 @@ const TABLE_SHIFTS: std::ops::RangeInclusive<u32> = 4..=16;
 const TABLE_SHIFT: u32 = 12;
 /// The most tables: a manifest of 32 MiB. With the defaults that is 16 PiB.
 const TABLES_MAX: u64 = 1 << 20;
+/// The name of the manifest below the volume's prefix.
+pub(crate) const MANIFEST: &str = "manifest";
 /// The longest manifest.
 pub(crate) const MANIFEST_MAX: u64 = 96 + (TABLES_MAX * 32) + 8;
 /// The most tables that stand in the manifest itself, which each flush puts; more are in a list.
@@ -321,7 +323,7 @@ impl Manifest {
         encode_table(LIST_MAGIC, self.uuid, 0, &self.tables)
     }
 
-    fn parse_list(&self, bytes: &[u8]) -> Result<BTreeMap<u32, Slot>> {
+    pub(crate) fn parse_list(&self, bytes: &[u8]) -> Result<BTreeMap<u32, Slot>> {
         let wrong = |what: &str| Error::Damaged(format!("its list of tables {what}"));
         let body = unsealed(bytes).ok_or_else(|| wrong("has a wrong checksum"))?;
         let (_, slots) = body.split_at_checked(TABLE_HEAD).ok_or_else(|| wrong("is too short"))?;
@@ -398,31 +400,6 @@ fn parse_slots(bytes: &[u8], limit: u64, longest: u32) -> Option<BTreeMap<u32, S
         slots.push((index, Slot { id, len, sum }));
     }
     Some(slots.into_iter().collect())
-}
-
-/// Parses bytes as a manifest, and as what belongs to one: for the fuzzer. Returns how many slots there
-/// were.
-///
-/// The checksum is made right first, or no change to an input would come past it.
-///
-/// # Panics
-/// If what was parsed is written in another way than it was read, which is a defect.
-#[must_use]
-pub fn digest(bytes: &[u8]) -> usize {
-    let mut sealed = bytes.get(..bytes.len().saturating_sub(8)).unwrap_or_default().to_vec();
-    seal(&mut sealed);
-    let mut slots = 0;
-    for bytes in [bytes, &sealed] {
-        if let Ok(Parsed(manifest)) = Manifest::parse(bytes) {
-            assert_eq!(manifest.encode(), bytes, "a manifest has one form");
-            slots += manifest.tables.len() + manifest.patches.len();
-        }
-        let Ok(model) = Manifest::new([7; 16], 1 << 40, 1 << 22, 1) else { continue };
-        slots += Table::parse(bytes, &model, 3).map_or(0, |table| table.chunks.len());
-        slots += model.parse_list(bytes).map_or(0, |tables| tables.len());
-        slots += crate::patch::parse(bytes, &model).map_or(0, |records| records.len());
-    }
-    slots + usize::from(crate::note::Note::parse(bytes).is_some())
 }
 
 #[cfg(test)]

@@ -5,18 +5,18 @@
 //! up.
 
 use crate::bucket::{Bucket, Swapped};
+use crate::draw::draw;
 use crate::fetch::fetch;
 use crate::lease::Lease;
-use crate::manifest::{MANIFEST_MAX, Manifest, ObjectId, session_key};
+use crate::manifest::{MANIFEST, MANIFEST_MAX, Manifest, ObjectId, session_key};
 use crate::patches::Patches;
-use crate::volume::{Claim, StoreDevice, draw};
+use crate::volume::{Claim, StoreDevice};
 use crate::{Address, Error, ImageDevice, Options, Place, Result, runtime};
 use hectare_device::{Device, Operation};
 use hectare_units::Bytes;
 use object_store::UpdateVersion;
 use std::sync::Arc;
 
-pub(crate) const MANIFEST: &str = "manifest";
 /// The cache file has room for tables, too, where chunks are small.
 const KEPT_LEAST: u64 = 256 << 10;
 /// How often a manifest that changes while it is claimed is read again.

@@ -21,8 +21,10 @@ mod cost_tests;
 mod flush;
 mod patching;
 mod recovery;
+mod work;
 
 use crate::bucket::Bucket;
+use crate::draw::draw;
 use crate::lease::Lease;
 use crate::manifest::Manifest;
 use crate::patches::Patches;
@@ -262,12 +264,6 @@ enum Trouble {
     Log(std::io::Error),
     /// And the generation of the manifest that was used.
     Store(StoreError, u64),
-}
-
-/// A random number that none had before.
-pub(crate) fn draw() -> u64 {
-    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-    high ^ low.rotate_left(32)
 }
 
 impl Device for StoreDevice {

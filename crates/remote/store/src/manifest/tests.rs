@@ -1,6 +1,7 @@
 //! Manifests and tables as bytes: read as written, and everything else refused.
 
 use super::*;
+use crate::fuzz::digest;
 use proptest::prelude::*;
 
 fn slot(n: u64) -> Slot {

@@ -1,8 +1,7 @@
 //! What a flush of 4 KiB uploads to full volumes of 1 TB and 1 PB. `docs/remote.md` has these figures.
 
 use super::*;
-use crate::manifest::{ObjectId, Slot};
-use crate::open::MANIFEST;
+use crate::manifest::{MANIFEST, ObjectId, Slot};
 use hectare_units::random::SplitMix64;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;

@@ -12,15 +12,15 @@
 //!
 //! A crash before 4 leaves the old manifest and objects that nothing names; after it, the new one.
 
-use super::{StoreDevice, Writer, draw};
+use super::work::{Next, Work, take};
+use super::{StoreDevice, Writer};
 use crate::bucket::Swapped;
-use crate::codec::sum;
 use crate::cost::add;
+use crate::draw::draw;
 use crate::lease::Lease;
-use crate::manifest::{INLINE_TABLES, Manifest, ObjectId, Slot, Table};
-use crate::open::MANIFEST;
+use crate::manifest::{INLINE_TABLES, MANIFEST, Manifest, ObjectId, Slot, Table};
 use crate::patches::Patches;
-use crate::staged::{Sealed, Source, or_below, read_log};
+use crate::staged::{Sealed, Source};
 use crate::write_log::{Between, WriteLog};
 use crate::{Error, Result, runtime};
 use bytes::Bytes;
@@ -30,42 +30,14 @@ use hectare_units::{index_of, u64_of};
 use object_store::UpdateVersion;
 use std::collections::BTreeMap;
 use std::mem;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// What a flush is about.
-pub(super) struct Work {
-    pub(super) sealed: Arc<Sealed>,
-    pub(super) base: Arc<Manifest>,
-    /// Those of `base`.
-    pub(super) patches: Arc<Patches>,
-    /// The length that the volume gets.
-    pub(super) len: u64,
-    /// The content that the manifest gets.
-    content: u64,
-}
 
 /// The tables of a new manifest, and what they no longer name.
 #[derive(Default)]
 struct Changed {
     tables: BTreeMap<u32, Option<Slot>>,
     superseded: Vec<ObjectId>,
-}
-
-/// A manifest whose objects are put, and what it no longer names.
-pub(super) struct Next {
-    pub(super) manifest: Manifest,
-    pub(super) patches: Patches,
-    pub(super) superseded: Vec<ObjectId>,
-}
-
-impl Work {
-    /// Where the bytes of a range are that the patches or the log have.
-    pub(super) fn sources(&self, range: &Range<u64>) -> Vec<(Range<u64>, Source)> {
-        let newest = self.sealed.staged.sources(range, &self.sealed.file);
-        or_below(newest, |range| self.patches.sources(range))
-    }
 }
 
 impl StoreDevice {
@@ -258,16 +230,6 @@ impl StoreDevice {
         Ok(changed)
     }
 
-    /// Puts bytes under a new name.
-    pub(super) async fn put_object(&self, writer: &Writer, bytes: Bytes) -> Result<Slot> {
-        let number = writer.next_number.fetch_add(1, Ordering::Relaxed);
-        let id = ObjectId { session: writer.session, number };
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let slot = Slot { id, len, sum: sum(&bytes) };
-        self.base.bucket.put(&id.key(), bytes).await?;
-        Ok(slot)
-    }
-
     /// The bytes of a chunk with the changes of the sealed log, without the zeros at its end.
     async fn merged(&self, work: &Work, chunk: u64) -> Result<Bytes> {
         let size = work.base.chunk();
@@ -298,16 +260,4 @@ impl StoreDevice {
             log::warn!("{}: {left} of {count} old objects could not be deleted", self.name);
         }
     }
-}
-
-/// Fills a part from where its bytes are; what lies below stays as it is.
-pub(super) fn take(source: Source, part: &mut [u8]) -> Result<()> {
-    match source {
-        Source::Zero => part.fill(0),
-        Source::Log(file, from) => read_log(&file, from, part)
-            .map_err(|error| Error::Log(format!("the log of unflushed writes can't be read: {error}")))?,
-        Source::Memory(bytes) => part.copy_from_slice(&bytes),
-        Source::Below => {}
-    }
-    Ok(())
 }

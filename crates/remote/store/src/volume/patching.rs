@@ -4,7 +4,7 @@
 //! which become one with it; and the manifest, which has 32 bytes for each patch and each of at most
 //! [`INLINE_TABLES`] tables, however large the volume is.
 
-use super::flush::{Next, Work, take};
+use super::work::{Next, Work, take};
 use super::{StoreDevice, Writer};
 use crate::Result;
 use crate::manifest::{INLINE_TABLES, Manifest, PATCHES_MAX};
