@@ -215,6 +215,7 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
         ],
     ),
     ("host", &[&["fakeroot", "user_namespace"], &["beneath", "stat"], &["folder", "walk"]]),
+    ("hunts", &[&["crash", "durability", "remote"], &["kill_test"], &["conform"], &["stress"], &["jobs"]]),
     ("identify", &[&["record", "search"], &["details"]]),
     (
         "journal",
@@ -229,8 +230,8 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
     (
         "lab",
         &[
-            &["error", "exponential", "fragmentation", "latency", "paired_stats", "stats", "virtual_cpus"],
-            &["build", "crash", "image_copy", "inspect", "remote", "timing"],
+            &["exponential", "fragmentation", "latency", "paired_stats", "stats", "virtual_cpus"],
+            &["build", "image_copy", "inspect", "timing"],
             &["run", "target"],
             &["age", "report", "workload"],
             &["bench"],
@@ -262,17 +263,18 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
         ],
     ),
     (
+        "nbd",
+        &[&["error", "socket"], &["os", "protocol", "tls"], &["address"], &["stream"], &["client", "server"]],
+    ),
+    (
         "oracle",
         &[
-            &["entry", "prometheus", "skip", "superblock", "wait", "xattr"],
-            &["compare", "corpus", "tool", "walk"],
-            &["fsck", "loops", "scratch", "trees"],
-            &["browser", "durability", "e2fsprogs", "mount"],
+            &["locks", "prometheus", "superblock"],
+            &["compare", "corpus", "stored"],
+            &["fsck", "loops", "trees"],
+            &["browser", "e2fsprogs", "fixtures", "mount"],
             &["feature_matrix"],
             &["filled"],
-            &["kill_test"],
-            &["conform"],
-            &["stress"],
         ],
     ),
     ("partition", &[&["bytes", "error", "kind"], &["partition"], &["gpt", "mbr"]]),
@@ -294,6 +296,91 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
         &[&["buffer", "failure", "stat"], &["guard", "watched"], &["build", "check", "file"], &["volume"]],
     ),
     (
+        "repair",
+        &[
+            &["error", "stage"],
+            &["mends"],
+            &["report"],
+            &["know"],
+            &["links", "superblock"],
+            &["groups", "inode_fields"],
+            &["blocks"],
+            &["log", "quotas"],
+            &["orphans", "tasks"],
+            &["inodes"],
+            &["directories"],
+            &["round"],
+        ],
+    ),
+    (
+        "resize",
+        &[
+            &["bitmap", "error", "staging"],
+            &["copies", "metadata", "target"],
+            &["volume"],
+            &["admit", "inodes", "places", "tree"],
+            &["journal", "loan", "reserve", "reshape"],
+            &["commit", "evacuate"],
+            &["convert", "run"],
+            &["minimum"],
+            &["resize"],
+        ],
+    ),
+    (
+        "salvage",
+        &[
+            &["node", "options", "plausible", "report", "source", "watch"],
+            &["inferred", "places"],
+            &["volume"],
+            &["log", "map"],
+            &["open", "survey"],
+            &["names"],
+            &["tree"],
+            &["deleted"],
+            &["salvage"],
+            &["content"],
+            &["attributes"],
+        ],
+    ),
+    (
+        "store",
+        &[
+            &["codec", "cost", "draw", "error", "file_lock", "note", "options", "staged"],
+            &["address", "cache", "directory_store", "manifest", "runtime", "write_log"],
+            &["cache_file", "connect", "patch"],
+            &["bucket", "fuzz"],
+            &["fetch", "image", "lease"],
+            &["patches"],
+            &["volume"],
+            &["open"],
+            &["garbage"],
+        ],
+    ),
+    (
+        "tools",
+        &[
+            &["entry", "error", "skip", "tree_hash", "wait", "xattr"],
+            &["tool", "walk"],
+            &["ended", "scratch", "steps"],
+            &["install", "job_folder", "workspace"],
+        ],
+    ),
+    (
+        "tune",
+        &[
+            &["change", "error"],
+            &["shape", "volume"],
+            &["external", "fields", "slots", "tree"],
+            &["commit", "file"],
+            &["block_maps", "directories", "hidden", "journal", "quotas"],
+            &["usage"],
+            &["reseal"],
+            &["features"],
+            &["rounds"],
+            &["run"],
+        ],
+    ),
+    (
         "units",
         &[
             &["address", "bytes", "convert", "hex", "ids", "record", "thread"],
@@ -307,4 +394,4 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
 ];
 
 /// Crates whose modules are not looked at yet.
-pub(super) const WITHOUT: &[&str] = &["lab", "nbd", "repair", "resize", "salvage", "store", "tune"];
+pub(super) const WITHOUT: &[&str] = &[];
