@@ -18,6 +18,7 @@
 //! Hazard: random search proves nothing. That it finds something at all is shown by letting the device lie
 //! about flushes ([`Search::flushes_lie`]).
 
+mod at;
 mod content;
 mod devices;
 mod expect;
@@ -33,8 +34,9 @@ mod tree;
 mod trial;
 mod workload;
 
+pub use at::At;
 pub use devices::Image;
-pub use explore::{At, Failure, Progress, Search, explore, look_at};
+pub use explore::{Failure, Progress, Search, explore, look_at};
 pub use format::{FORMATS, Format};
 pub use repro::Kept;
 pub use trial::Oracle;

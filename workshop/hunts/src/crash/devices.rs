@@ -4,7 +4,6 @@
 //! cut off at the same moment. But each is flushed separately: that one of them has kept its writes implies
 //! nothing for the other.
 
-use super::format::Format;
 use hectare_device::{Device, RecordDevice, SliceDevice};
 use hectare_engine::{JournalDevice, OpenOptions, Volume};
 use hectare_mkfs::{FormatOptions, JournalDeviceId, join_journal, make_journal_device};
@@ -23,6 +22,16 @@ pub struct Image {
     pub journal: Option<Vec<u8>>,
 }
 
+/// The sizes of a volume's disks.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    /// The name of the volume's format, for errors.
+    pub(super) format: &'static str,
+    pub(super) volume: Bytes,
+    /// Zero if the journal is in the volume.
+    pub(super) journal: Bytes,
+}
+
 /// The disks of a volume.
 #[derive(Clone)]
 pub(super) struct Parts {
@@ -31,29 +40,29 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Those of a volume of a format; the device has both.
-    pub(super) fn of(format: Format, device: &Arc<dyn Device>) -> Result<Self> {
-        Self::cut(format, device, |at, len| {
+    /// Those of a volume; the device has both.
+    pub(super) fn of(sizes: Sizes, device: &Arc<dyn Device>) -> Result<Self> {
+        Self::cut(sizes, device, |at, len| {
             Ok(Arc::new(SliceDevice::new(Arc::clone(device), at, len)?) as Arc<dyn Device>)
         })
     }
 
     /// The same, where everything is recorded.
-    pub(super) fn recorded<D>(format: Format, recorder: &Arc<RecordDevice<D>>) -> Result<Self>
+    pub(super) fn recorded<D>(sizes: Sizes, recorder: &Arc<RecordDevice<D>>) -> Result<Self>
     where
         D: Device + Clone + 'static,
     {
         let whole: Arc<dyn Device> = Arc::clone(recorder) as Arc<dyn Device>;
-        Self::cut(format, &whole, |at, len| Ok(Arc::new(recorder.part(at, len)?) as Arc<dyn Device>))
+        Self::cut(sizes, &whole, |at, len| Ok(Arc::new(recorder.part(at, len)?) as Arc<dyn Device>))
     }
 
     fn cut(
-        format: Format,
+        sizes: Sizes,
         whole: &Arc<dyn Device>,
         part: impl Fn(Bytes, Bytes) -> hectare_device::Result<Arc<dyn Device>>,
     ) -> Result<Self> {
-        let told = |error| Error::at(format!("volume {}", format.name), error);
-        let (len, journal) = (format.len(), format.journal_len());
+        let told = |error| Error::at(format!("volume {}", sizes.format), error);
+        let (len, journal) = (sizes.volume, sizes.journal);
         if journal == Bytes::ZERO {
             return Ok(Self { volume: Arc::clone(whole), journal: None });
         }

@@ -1,5 +1,6 @@
 //! Explores many runs, and for each the states that a crash could leave.
 
+use super::at::At;
 use super::expect::Expected;
 use super::format::Format;
 use super::repro::Kept;
@@ -36,24 +37,6 @@ pub struct Search<'a> {
     pub flushes_lie: bool,
     /// The only crash to test, of the first run.
     pub only: Option<At>,
-}
-
-/// Which crash of a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
-    /// Events of the log that there were.
-    pub point: usize,
-    /// The seed by which storage chose what arrived; if none, everything did.
-    pub torn: Option<u64>,
-}
-
-impl std::fmt::Display for At {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.torn {
-            None => write!(f, "{}", self.point),
-            Some(torn) => write!(f, "{}:{torn}", self.point),
-        }
-    }
 }
 
 /// The progress of a search.

@@ -1,7 +1,7 @@
 //! The formats of the crashing volumes: small, with the smallest journal, so that the log wraps and states
 //! are cheap.
 
-use super::devices::Parts;
+use super::devices::{Parts, Sizes};
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, DataMode, OpenOptions, Timestamp, Volume};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
@@ -154,8 +154,13 @@ impl Format {
         Bytes::mib(self.mib)
     }
 
+    /// The sizes of its disks.
+    pub(super) fn sizes(self) -> Sizes {
+        Sizes { format: self.name, volume: self.len(), journal: self.journal_len() }
+    }
+
     /// Bytes of the journal's own disk; none if it has none.
-    pub(super) fn journal_len(self) -> Bytes {
+    fn journal_len(self) -> Bytes {
         let blocks = if self.external { JOURNAL_BLOCKS } else { 0 };
         Bytes::new(blocks * u64::from(self.block_size.get()))
     }
@@ -179,7 +184,7 @@ impl Format {
     ) -> Result<Arc<MemoryDevice>> {
         let at = |reason: String| Error::at(format!("volume {}", self.name), reason);
         let device = Arc::new(MemoryDevice::new(self.len() + self.journal_len()));
-        let parts = Parts::of(self, &(Arc::clone(&device) as Arc<dyn Device>))?;
+        let parts = Parts::of(self.sizes(), &(Arc::clone(&device) as Arc<dyn Device>))?;
         let per_group = self.clusters_per_group.map(|n| n.min(self.block_size.get() * 2));
         let options = FormatOptions {
             block_size: Some(self.block_size),

@@ -5,8 +5,8 @@
 //! events), `run.json` (the operations of each thread with their moments) and `history.txt`, the same as
 //! text.
 
+use super::at::At;
 use super::devices::{Image, Parts};
-use super::explore::At;
 use super::format::Format;
 use super::history::{BEGINS, History, number};
 use super::session::{Recording, Setup};
@@ -83,7 +83,7 @@ impl Kept {
             Some(seed) => states.torn(at.point, seed),
         };
         let state: Arc<dyn Device> = Arc::new(state.ok()?);
-        Parts::of(self.format, &state).ok()?.image().ok()
+        Parts::of(self.format.sizes(), &state).ok()?.image().ok()
     }
 
     /// What was done, a line each, with the events of the log it lies between.

@@ -110,7 +110,7 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
     let mut options = open_options(setup.seed);
     options.discard = setup.discard;
     options.commit_interval = setup.workload.has_committer().then_some(COMMIT_INTERVAL);
-    let volume = Parts::recorded(setup.format, &recorder)?
+    let volume = Parts::recorded(setup.format.sizes(), &recorder)?
         .open(options)
         .map_err(|error| hectare_tools::error::Error::at(format!("volume {}", setup.format.name), error))?;
     let first = AtomicUsize::new(0);

@@ -60,7 +60,7 @@ impl Trial<'_> {
     fn try_state(self, state: State, expected: &mut Expected<'_>) -> Result<(), String> {
         let device: Arc<dyn Device> =
             if self.twice { self.recovery_cut_off(state)? } else { Arc::new(state) };
-        let device = Parts::of(self.format, &device).map_err(|error| error.to_string())?;
+        let device = Parts::of(self.format.sizes(), &device).map_err(|error| error.to_string())?;
         let tops: Vec<String> = expected.tops().map(str::to_owned).collect();
         let found = self.recovered(&device, &tops)?;
         sound(&device).map_err(|what| format!("after recovery: {what}"))?;
@@ -89,7 +89,7 @@ impl Trial<'_> {
     fn recovery_cut_off(self, state: State) -> Result<Arc<dyn Device>, String> {
         let base = state.clone();
         let recorder = Arc::new(RecordDevice::new(Arc::new(state)));
-        let device = Parts::recorded(self.format, &recorder).map_err(|error| error.to_string())?;
+        let device = Parts::recorded(self.format.sizes(), &recorder).map_err(|error| error.to_string())?;
         let volume = self.open(&device)?;
         volume.close().map_err(|error| format!("it can't be closed: {error}"))?;
         let mut random = SplitMix64::stream(self.seed, 3);

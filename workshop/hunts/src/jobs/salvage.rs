@@ -97,10 +97,10 @@ pub(crate) fn run(words: &[&str]) -> bool {
     went_well(&format!("salvage --seed {}", options.seed), result)
 }
 
-/// Random numbers that depend on a seed only.
-struct Random(u64);
+/// Draws numbers that depend on a seed only.
+struct Draws(u64);
 
-impl Random {
+impl Draws {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(hectare_units::random::STEP);
         hectare_units::random::mixed(self.0)
@@ -128,7 +128,7 @@ fn compare(options: &Options, program: &Path) -> Result<(), String> {
         make_volume(&whole, &source, arguments)?;
         let mut found = [0_u64; 3];
         for run in 0..options.runs {
-            let mut random = Random(options.seed ^ (nr << 32) ^ (run << 40));
+            let mut random = Draws(options.seed ^ (nr << 32) ^ (run << 40));
             let damaged = folder.join("damaged.img");
             copy_sparse(&whole, &damaged)?;
             damage(&damaged, &mut random, DAMAGES[hectare_units::index_of(run % 5)])?;
@@ -194,7 +194,7 @@ fn done(command: &mut Command) -> Result<(), String> {
 
 /// Makes the files, in directories of 50; returns the hashes of their content.
 fn make_tree(source: &Path, options: &Options) -> Result<HashSet<u64>, String> {
-    let mut random = Random(options.seed);
+    let mut random = Draws(options.seed);
     let mut hashes = HashSet::new();
     for nr in 0..options.files {
         let dir = source.join(format!("dir{}/sub{}", nr / 250, nr / 50));
@@ -230,7 +230,7 @@ fn copy_sparse(from: &Path, to: &Path) -> Result<(), String> {
 }
 
 /// Damages a volume.
-fn damage(image: &Path, random: &mut Random, damage: Damage) -> Result<(), String> {
+fn damage(image: &Path, random: &mut Draws, damage: Damage) -> Result<(), String> {
     let bytes = fs::read(image).map_err(told)?;
     let file = fs::File::options().write(true).open(image).map_err(told)?;
     let write = |at: usize, bytes: &[u8]| file.write_all_at(bytes, hectare_units::u64_of(at)).map_err(told);
@@ -241,7 +241,7 @@ fn damage(image: &Path, random: &mut Random, damage: Damage) -> Result<(), Strin
         .filter(|(_, sector)| !sector.starts_with(MARK) && sector.iter().any(|byte| *byte != 0))
         .map(|(nr, _)| nr * SECTOR)
         .collect();
-    let any = |random: &mut Random| {
+    let any = |random: &mut Draws| {
         metadata[hectare_units::index_of(random.below(hectare_units::u64_of(metadata.len())))]
     };
     match damage {

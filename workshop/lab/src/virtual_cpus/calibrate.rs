@@ -7,6 +7,7 @@
 //!
 //! What it is not: a fit to the experiment. No probe makes the requests that are replayed.
 
+use super::costs::Probe;
 use super::{COSTS, Costs, Time, machine, native, simulated};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,18 +15,6 @@ use std::time::Instant;
 
 /// Rounds of which the fastest counts.
 const ROUNDS: u32 = 400;
-
-/// An operation that is done often.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Probe {
-    Word,
-    Extent,
-    Group,
-    Change,
-    Mark,
-    Split,
-    Request,
-}
 
 /// Words that lie between the two runs of [`Probe::Word`], runs of [`Probe::Extent`], and groups.
 const WORDS: f64 = 510.0;

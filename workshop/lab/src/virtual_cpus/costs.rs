@@ -18,3 +18,15 @@ pub const COSTS: Costs = Costs {
     mark: Time::from_ns(13.5),
     split: Time::from_ns(13.0),
 };
+
+/// An operation that is done often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Probe {
+    Word,
+    Extent,
+    Group,
+    Change,
+    Mark,
+    Split,
+    Request,
+}

@@ -37,6 +37,7 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
             &["bench_support", "discard", "prealloc"],
         ],
     ),
+    ("bench", &[&["bench", "live"]]),
     (
         "capi",
         &[
@@ -165,6 +166,7 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
             &["bases", "requests", "script"],
             &["patch"],
             &["disks", "smoke", "tree", "written"],
+            &["targets"],
         ],
     ),
     (
@@ -392,6 +394,3 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
         &[&["checksum", "feature", "raw"], &["volume"], &["btree", "group", "inode", "log", "superblock"]],
     ),
 ];
-
-/// Crates whose modules are not looked at yet.
-pub(super) const WITHOUT: &[&str] = &[];

@@ -3,7 +3,7 @@
 //! atomics.
 
 use super::alloc::{Allocator, Config, GroupSource, Layout, Policy, Request, Reservation, Transaction};
-use crate::virtual_cpus::calibrate::Probe;
+use crate::virtual_cpus::costs::Probe;
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, usize_of};
 use std::convert::Infallible;
 

@@ -80,7 +80,7 @@ impl Fallocate2Job {
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
     hectare-lab bench small-files --on engine:disk.img --threads 64 --files 40000\n  \
-    hectare-lab bench small-files --presize 16M --nodelalloc --threads 64 --stats --on engine:a.img \\\n      \
+    hectare-lab bench small-files --presize 16M --nodelalloc --threads 8 --stats --on engine:a.img \\\n      \
     --policy mballoc,-best-avail,mballoc")]
 pub(super) struct SmallFiles {
     #[command(flatten)]
