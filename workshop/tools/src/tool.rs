@@ -2,7 +2,8 @@
 //!
 //! A user without root often lacks the `sbin` directories in `PATH`, though the tools there work on image
 //! files; so they are always searched. Tools run with the C locale and UTC so that their output can be
-//! parsed.
+//! parsed, and without the machine's cache of what block devices hold: it remembers for minutes what was on a loop
+//! device when any process looked.
 
 use crate::Skip;
 use std::ffi::OsString;
@@ -28,7 +29,7 @@ fn is_executable(file: &Path) -> bool {
 #[must_use]
 pub fn tool(name: &str) -> Option<Command> {
     let mut command = Command::new(find(name)?);
-    command.env("LC_ALL", "C").env("TZ", "UTC").stdin(Stdio::null());
+    command.env("LC_ALL", "C").env("TZ", "UTC").env("BLKID_FILE", "/dev/null").stdin(Stdio::null());
     Some(command)
 }
 
