@@ -19,7 +19,8 @@ const SOURCES: [&str; 4] = [
 ];
 
 /// Tests under an explorer, and of virtual processors: what to build, and which tests. An explorer's lock works
-/// only inside its run, so the others can't be run with it. The numbers of schedules in them are chosen for all to take some seconds.
+/// only inside its run, so the others can't be run with it. The numbers of schedules in them are chosen for all
+/// to take some seconds.
 const EXPLORERS: [&[&str]; 4] = [
     &["-p", "hectare-alloc", "--features", "shuttle", "--test", "shuttle"],
     &["-p", "hectare-alloc", "--features", "shuttle", "--lib", "--", "random_schedules", "refusal_tests"],

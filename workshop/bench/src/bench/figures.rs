@@ -3,7 +3,6 @@
 //! What can be read from the image is always read here, for both sides by the same code; the program's own
 //! report of it is ignored.
 
-use super::plan::Section;
 use hectare_lab::fragmentation::{FileExtents, Fragmentation};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -115,9 +114,9 @@ impl Figures {
         Ok(Self { values, run: run.clone() })
     }
 
-    /// The line that a section prints for it.
-    pub(super) fn line(&self, section: &Section) -> String {
-        let told = section.metrics.iter().filter_map(|metric| {
+    /// The line that a section prints for it: these metrics.
+    pub(super) fn line(&self, metrics: &[Metric]) -> String {
+        let told = metrics.iter().filter_map(|metric| {
             self.values.get(metric).map(|value| format!("{} {}", shown(*value), metric.name()))
         });
         told.collect::<Vec<_>>().join(", ")

@@ -165,8 +165,9 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
             &["archive", "input", "kept", "measure", "repair", "walk"],
             &["bases", "requests", "script"],
             &["patch"],
-            &["disks", "smoke", "tree", "written"],
+            &["disks", "tree", "written"],
             &["targets"],
+            &["smoke"],
         ],
     ),
     (
