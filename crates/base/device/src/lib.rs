@@ -31,6 +31,7 @@
 
 mod beside;
 mod cancel;
+mod clock;
 mod crash;
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod dax;
@@ -57,6 +58,7 @@ mod sparse;
 mod topology;
 
 pub use cancel::Cancel;
+pub use clock::Clock;
 pub use crash::{CrashStates, Discarded};
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub use dax::DaxDevice;
