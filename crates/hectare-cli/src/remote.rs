@@ -134,7 +134,7 @@ pub(crate) fn arguments() -> Vec<OsString> {
 /// How a volume that others may use is taken for writing.
 pub(crate) fn protection(image: &Path) -> Protection {
     match is_export(image) {
-        true => Protection { waits: takes_over(), settle: SETTLE, fixed_time: None },
+        true => Protection { waits: takes_over(), settle: SETTLE, ..Protection::default() },
         false => Protection::default(),
     }
 }

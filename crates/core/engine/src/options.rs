@@ -2,7 +2,7 @@
 
 use crate::observer::Observed;
 use hectare_alloc::{Policy, Recording, Tunables};
-use hectare_device::Device;
+use hectare_device::{Clock, Device};
 use hectare_ext4::quota::Kind as QuotaKind;
 use hectare_ext4::superblock::{DataMode, OnError, Tolerances};
 use hectare_ext4::time::Timestamp;
@@ -106,6 +106,8 @@ pub struct OpenOptions {
     /// it at the same moment one is refused. Zero, the default, is as the kernel does it: both have it then,
     /// until the first of them looks for its mark again some seconds later. A second suits servers.
     pub mmp_settle: Duration,
+    /// The clock of the waits of that protection, and of the renewal of its mark.
+    pub clock: Clock,
     /// Whether reads of files that fs-verity seals are verified; a block that is not as it was sealed is
     /// [`Error::Corrupt`](crate::Error::Corrupt).
     pub verify: bool,
@@ -150,6 +152,7 @@ impl Default for OpenOptions {
             data_errors_abort: None,
             mmp_wait: true,
             mmp_settle: Duration::ZERO,
+            clock: Clock::default(),
             verify: false,
             synchronous: Synchronous::default(),
             overwrite_handles: false,

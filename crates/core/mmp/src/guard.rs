@@ -13,8 +13,8 @@
 
 use crate::block::{MmpBlock, described, user_name};
 use crate::error::{Error, Result};
-use crate::lease::{Clock, Lease};
-use hectare_device::{Device, Fence, FencedDevice};
+use crate::lease::Lease;
+use hectare_device::{Clock, Device, Fence, FencedDevice};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
@@ -24,7 +24,7 @@ use log::warn;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The shortest and the longest interval, in seconds, after which the user of a volume must have changed the
 /// block.
@@ -47,12 +47,14 @@ pub struct Options {
     pub settle: Duration,
     /// The time that the block gets at the end, if time does not pass.
     pub fixed_time: Option<Timestamp>,
+    /// The clock of all waits, and of the renewal.
+    pub clock: Clock,
 }
 
 impl Default for Options {
     /// As the kernel does it.
     fn default() -> Self {
-        Self { waits: true, settle: Duration::ZERO, fixed_time: None }
+        Self { waits: true, settle: Duration::ZERO, fixed_time: None, clock: Clock::default() }
     }
 }
 
@@ -92,15 +94,13 @@ struct Watch {
 /// [`Error::InUse`] if another host has the volume; the others if the block can't be read or written.
 pub fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, options: &Options) -> Result<Option<Guard>> {
     let Some(place) = MmpBlock::of(sb) else { return Ok(None) };
-    let began = Clock::Boot.now();
+    let began = options.clock.now();
     let found = place.read(&**device)?;
-    let wait = match outwait(&**device, sb, place, &found, options.waits)? {
+    let wait = match outwait(&**device, sb, place, &found, options)? {
         None => Wait::Settle(began, options.settle, wait_for(&found, sb, place.block)?),
         Some(wait) => Wait::Full(wait),
     };
-    let mut guard = Guard::take(device, sb, place, &wait)?;
-    guard.fixed_time = options.fixed_time;
-    Ok(Some(guard))
+    Ok(Some(Guard::take(device, sb, place, &wait, options)?))
 }
 
 /// Waits, where the block does not say *clean*, for as long as its user may take to change it; returns how long
@@ -113,7 +113,7 @@ pub(crate) fn outwait(
     sb: &SuperBlock,
     place: MmpBlock,
     found: &Mmp,
-    waits: bool,
+    options: &Options,
 ) -> Result<Option<Duration>> {
     match &found.status {
         Status::Clean => Ok(None),
@@ -122,7 +122,7 @@ pub(crate) fn outwait(
              the mark with tune2fs -f -E clear_mmp"
                 .into(),
         )),
-        Status::InUse { .. } if !waits => {
+        Status::InUse { .. } if !options.waits => {
             let gone = ", or, if that host is gone, take it over (--takeover) or clear the mark with \
                         tune2fs -f -E clear_mmp";
             Err(in_use(found, gone))
@@ -131,7 +131,7 @@ pub(crate) fn outwait(
             let wait = wait_for(found, sb, place.block)?;
             let (seconds, user) = (2 * wait.as_secs(), described(found));
             warn!("the volume may be in use by {user} (MMP): waiting {seconds} seconds to see");
-            thread::sleep(wait);
+            options.clock.sleep(wait);
             let again = place.read(device)?;
             if again.status != found.status { Err(in_use(&again, "")) } else { Ok(Some(wait)) }
         }
@@ -181,6 +181,7 @@ impl Guard {
         sb: &SuperBlock,
         place: MmpBlock,
         wait: &Wait,
+        options: &Options,
     ) -> Result<Self> {
         let interval = sb.raw().s_mmp_update_interval.get().max(1);
         let mine = Mmp {
@@ -195,8 +196,8 @@ impl Guard {
         // As it will be read: names are cut to their fields.
         let mine = Mmp::parse(&mine.render(place.seed), place.block, place.seed)?;
         place.write(&**device, &mine)?;
-        let clock = Clock::Boot;
-        thread::sleep(wait.after(clock.now()));
+        let &Options { clock, fixed_time, .. } = options;
+        clock.sleep(wait.after(clock.now()));
         let seen = clock.now();
         let found = place.read(&**device)?;
         if found.status != mine.status {
@@ -210,20 +211,20 @@ impl Guard {
                 shared.changed.notify_all();
             }
         };
-        let lease = Arc::new(Lease::new(place, clock, mine, seen, Box::new(alarm)));
+        let lease = Arc::new(Lease::new(place, Box::new(move || clock.now()), mine, seen, Box::new(alarm)));
         let heartbeat = {
             let (device, shared, lease) = (Arc::clone(device), Arc::clone(&shared), Arc::clone(&lease));
             let every = Duration::from_secs(interval.into());
             thread::Builder::new()
                 .name("hectare-mmp".into())
-                .spawn(move || beat(&*device, &shared, &lease, every))
+                .spawn(move || beat(&*device, &shared, &lease, clock, every))
                 .map_err(|error| Error::InUse(format!("no thread can renew the mark (MMP): {error}")))?
         };
         let fence: Arc<dyn Fence> = Arc::clone(&lease) as _;
         device.add_fence(place.at, &fence);
         let device = Arc::clone(device);
         let heartbeat = Some(heartbeat);
-        Ok(Self { device, interval, lease, fence, shared, heartbeat, fixed_time: None })
+        Ok(Self { device, interval, lease, fence, shared, heartbeat, fixed_time })
     }
 
     /// The device for the use of the volume, whose block stays where it is: it takes changes only as long as the
@@ -303,10 +304,10 @@ impl Drop for Guard {
 }
 
 /// Changes the block at intervals, until the guard stops it or another host has written to it.
-fn beat(device: &dyn Device, shared: &Shared, lease: &Lease, every: Duration) {
-    let mut last = Instant::now();
+fn beat(device: &dyn Device, shared: &Shared, lease: &Lease, clock: Clock, every: Duration) {
+    let mut last = clock.now();
     loop {
-        if !rest(shared, last + every) {
+        if !rest(shared, clock, last + every) {
             return;
         }
         let mut mine = lease.newest();
@@ -314,10 +315,10 @@ fn beat(device: &dyn Device, shared: &Shared, lease: &Lease, every: Duration) {
             *sequence = if *sequence < SEQUENCE_MAX { *sequence + 1 } else { 1 };
         }
         // Others wait for longer than this host took.
-        let took = low32((last.elapsed().as_secs() + 1).min(CHECK_MAX.into()));
+        let took = low32((clock.now().saturating_sub(last).as_secs() + 1).min(CHECK_MAX.into()));
         mine.time = now();
         mine.check_interval = u16::try_from(2 * took).unwrap_or(CHECK_MAX).clamp(CHECK_MIN, CHECK_MAX);
-        last = Instant::now();
+        last = clock.now();
         if let Err(error) = lease.renew(device, mine) {
             // Changes are admitted for some time, and then only if the mark can be read and is still ours.
             warn!("the mark of this host could not be renewed (MMP): {error}");
@@ -329,10 +330,10 @@ fn beat(device: &dyn Device, shared: &Shared, lease: &Lease, every: Duration) {
 }
 
 /// Waits until a moment. Returns whether to go on; if the volume is lost, it is ended here.
-fn rest(shared: &Shared, until: Instant) -> bool {
+fn rest(shared: &Shared, clock: Clock, until: Duration) -> bool {
     let mut watch = shared.watch.lock();
     while !watch.stop && !watch.lost {
-        if shared.changed.wait_until(&mut watch, until).timed_out() {
+        if shared.changed.wait_for(&mut watch, clock.until(until)).timed_out() {
             break;
         }
     }

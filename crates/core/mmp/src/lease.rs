@@ -6,7 +6,7 @@
 //! for that interval: another's first change comes later, even if that other host came right after. What is
 //! left, the interval and a second, is for requests that are on their way.
 //!
-//! Time is that of the boot clock: it goes on while the machine is suspended and while the process is stopped.
+//! Time is that of a clock ([`hectare_device::Clock`]) that goes on while the machine is suspended and while the process is stopped.
 //!
 //! Invariant: once another's mark was seen, the lease is lost for good.
 //!
@@ -18,36 +18,17 @@ use crate::error::Result;
 use hectare_device::{Device, Fence, Mark, Operation, Reason};
 use hectare_ext4::mmp::{Mmp, RawMmp, Status};
 use parking_lot::Mutex;
-#[cfg(test)]
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where the time comes from.
-#[derive(Clone)]
-pub(crate) enum Clock {
-    /// The machine's boot clock.
-    Boot,
-    /// One that a test sets, in milliseconds.
-    #[cfg(test)]
-    Set(Arc<AtomicU64>),
-}
-
-impl Clock {
-    pub(crate) fn now(&self) -> Duration {
-        match self {
-            Self::Boot => hectare_device::os::boot_time(),
-            #[cfg(test)]
-            Self::Set(milliseconds) => Duration::from_millis(milliseconds.load(Ordering::SeqCst)),
-        }
-    }
-}
+/// Says what time it is.
+pub(crate) type Now = Box<dyn Fn() -> Duration + Send + Sync>;
 
 /// The mark of this process.
 pub(crate) struct Lease {
     /// Held while the mark is written or moved.
     writing: Mutex<()>,
-    clock: Clock,
+    clock: Now,
     marks: Mutex<Marks>,
     /// When the mark was last seen in its place, in milliseconds of the clock: when that reading began.
     seen: AtomicU64,
@@ -76,7 +57,7 @@ impl Lease {
     /// A lease of which the mark was seen by a reading that began at `seen`.
     pub(crate) fn new(
         place: MmpBlock,
-        clock: Clock,
+        clock: Now,
         mark: Mmp,
         seen: Duration,
         alarm: Box<dyn Fn() + Send + Sync>,
@@ -212,11 +193,11 @@ impl Fence for Lease {
 
     fn is_fresh(&self) -> bool {
         let (seen, valid) = (self.seen.load(Ordering::SeqCst), self.valid.load(Ordering::SeqCst));
-        milliseconds(self.clock.now()) < seen.saturating_add(valid)
+        milliseconds((self.clock)()) < seen.saturating_add(valid)
     }
 
     fn now(&self) -> Duration {
-        self.clock.now()
+        (self.clock)()
     }
 
     fn judge(&self, asked: Duration, mark: &[u8]) -> Mark {

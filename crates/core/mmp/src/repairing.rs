@@ -9,7 +9,6 @@ use crate::block::{LEN, MmpBlock};
 use crate::error::{Error, Result};
 use crate::guard::{CHECK_MAX, Guard, Options, Wait, outwait, wait_for};
 use crate::held::{Held, Hold};
-use crate::lease::Clock;
 use crate::unmarked::Unmarked;
 use hectare_device::Device;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
@@ -42,20 +41,20 @@ pub fn hold_to_repair(
 ) -> Result<(Arc<dyn Device>, Hold)> {
     let sb = possible(sb);
     let Some(place) = MmpBlock::of(&sb) else { return Ok((Arc::clone(device), Hold::NOTHING)) };
-    let began = Clock::Boot.now();
+    let began = options.clock.now();
     let (found, bytes) = match look(&**device, &sb, place) {
         Look::Mark(found, bytes) => (found, *bytes),
         Look::Damaged(damaged) => {
-            let damaged = if ignores { damaged } else { damaged.watched(&**device, &sb, options.waits)? };
+            let damaged = if ignores { damaged } else { damaged.watched(&**device, &sb, options)? };
             return Ok((Arc::clone(device), Hold::unmarked(device, damaged)));
         }
     };
-    let waited = if ignores { None } else { outwait(&**device, &sb, place, &found, options.waits)? };
+    let waited = if ignores { None } else { outwait(&**device, &sb, place, &found, options)? };
     let wait = match waited {
         None => Wait::Settle(began, options.settle, wait_for(&found, &sb, place.block)?),
         Some(wait) => Wait::Full(wait),
     };
-    let guard = Guard::take(device, &sb, place, &wait)?;
+    let guard = Guard::take(device, &sb, place, &wait, options)?;
     let is_clean = found.status == Status::Clean;
     let bytes = if is_clean { bytes } else { guard.clean().render(place.seed) };
     Ok(Held::over(device, guard, place, &bytes, !is_clean))
@@ -75,12 +74,12 @@ pub fn refuse_living(device: &dyn Device, options: &Options) -> Result<()> {
     let sb = possible(&sb);
     let Some(place) = MmpBlock::of(&sb) else { return Ok(()) };
     match look(device, &sb, place) {
-        Look::Mark(found, _) => match outwait(device, &sb, place, &found, options.waits) {
+        Look::Mark(found, _) => match outwait(device, &sb, place, &found, options) {
             Err(error @ Error::InUse(_)) => Err(error),
             // What can't be read any more is to be overwritten.
             _ => Ok(()),
         },
-        Look::Damaged(damaged) => damaged.watched(device, &sb, options.waits).map(drop),
+        Look::Damaged(damaged) => damaged.watched(device, &sb, options).map(drop),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::block::{MmpBlock, program_of, user_name};
 use crate::guard::Wait;
-use crate::lease::{Clock, Lease};
+use crate::lease::Lease;
 use hectare_device::{Device, Fence, FencedDevice, Mark, MemoryDevice};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_units::{BlockNr, Bytes};
@@ -28,13 +28,14 @@ struct Host {
 impl Host {
     fn takes(device: &Arc<MemoryDevice>, time: &Arc<AtomicU64>, mark: Mmp) -> Self {
         PLACE.write(&**device, &mark).unwrap();
-        let (clock, alarms) = (Clock::Set(Arc::clone(time)), Arc::new(AtomicUsize::new(0)));
+        let (time, alarms) = (Arc::clone(time), Arc::new(AtomicUsize::new(0)));
+        let clock = move || Duration::from_millis(time.load(Ordering::SeqCst));
         let rings = Arc::clone(&alarms);
         let alarm = Box::new(move || {
             rings.fetch_add(1, Ordering::SeqCst);
         });
-        let seen = clock.now();
-        let lease = Arc::new(Lease::new(PLACE, clock, mark, seen, alarm));
+        let seen = clock();
+        let lease = Arc::new(Lease::new(PLACE, Box::new(clock), mark, seen, alarm));
         let fence: Arc<dyn Fence> = Arc::clone(&lease) as _;
         let device = FencedDevice::new(Arc::clone(device), PLACE.at, Arc::clone(&fence));
         Self { lease, fence, device, alarms }

@@ -9,12 +9,11 @@
 
 use crate::block::{LEN, MmpBlock};
 use crate::error::{Error, Result};
-use crate::guard::wait_for;
+use crate::guard::{Options, wait_for};
 use hectare_device::Device;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
 use log::warn;
-use std::thread;
 
 /// A damaged block, as it was found.
 pub(crate) struct Unmarked {
@@ -44,9 +43,9 @@ impl Unmarked {
     ///
     /// # Errors
     /// [`Error::InUse`] if it was written, or is not to be waited for.
-    pub(crate) fn watched(self, device: &dyn Device, sb: &SuperBlock, waits: bool) -> Result<Self> {
+    pub(crate) fn watched(self, device: &dyn Device, sb: &SuperBlock, options: &Options) -> Result<Self> {
         let Some((place, _)) = &self.found else { return Ok(self) };
-        if !waits {
+        if !options.waits {
             return Err(Error::InUse(format!(
                 "{}: whether another host uses the volume can't be seen (MMP); if none does, say --takeover",
                 self.why
@@ -55,7 +54,7 @@ impl Unmarked {
         let unknown = Mmp { status: Status::Clean, time: 0, check_interval: 0 };
         let wait = wait_for(&unknown, sb, place.block)?;
         warn!("{} (MMP): waiting {} seconds to see whether the volume is in use", self.why, wait.as_secs());
-        thread::sleep(wait);
+        options.clock.sleep(wait);
         self.check(device)?;
         Ok(self)
     }

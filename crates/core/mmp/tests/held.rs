@@ -1,20 +1,32 @@
-//! Volumes whose mark is held while they are changed, with the kernel, e2fsprogs and ourselves as other
-//! hosts.
+//! Volumes whose mark is held while they are changed, with e2fsprogs and ourselves as other hosts. The waits pass
+//! on a fast clock; by the real one the engine waits for the kernel (`engine mmp`).
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
-use hectare_device::{Device, FileOptions, MemoryDevice};
+use hectare_device::{Clock, Device, FileOptions, MemoryDevice};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_mmp::{Error, Options, enter, hold, hold_to_repair, refuse_living};
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{Skip, dumpe2fs_superblock, mke2fs, scratch, skip};
+use hectare_oracle::{Skip, dumpe2fs_superblock, mke2fs, scratch, skip, until};
 use hectare_units::{BlockNr, Bytes, GroupNr};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+const CLOCK: Clock = Clock::fast(20);
+
+/// Waits for a volume that may be in use.
+fn patient() -> Options {
+    Options { clock: CLOCK, ..Options::default() }
+}
+
+/// Refuses it.
+fn at_once() -> Options {
+    Options { waits: false, ..patient() }
+}
 
 /// A volume that has the protection, with blocks of 1 KiB.
 fn protected() -> Result<Arc<MemoryDevice>, Skip> {
@@ -62,12 +74,11 @@ fn the_program_finds_it_clean_and_others_find_it_in_use() {
     let inner: Arc<dyn Device> = Arc::<MemoryDevice>::clone(&disk);
     let sb = superblock(&*disk);
     let (old, new) = (BlockNr::new(sb.raw().s_mmp_block.get()), BlockNr::new(12_000));
-    let (held, hold_) = hold(&inner, &Options::default()).unwrap();
+    let (held, hold_) = hold(&inner, &patient()).unwrap();
     assert_eq!(mark(&*held, &sb, old).status, Status::Clean);
     let first = mark(&*disk, &sb, old);
     assert!(is_in_use(&first));
-    std::thread::sleep(Duration::from_millis(2500));
-    assert_ne!(mark(&*disk, &sb, old).status, first.status, "the mark is renewed");
+    until(|| mark(&*disk, &sb, old).status != first.status);
     assert_eq!(mark(&*held, &sb, old).status, Status::Clean);
 
     // The program moves the block, as a resize does, and uses the old one otherwise.
@@ -76,8 +87,9 @@ fn the_program_finds_it_clean_and_others_find_it_in_use() {
     held.write_at(new.offset(sb.geometry().block_size), &block).unwrap();
     held.write_at(SUPERBLOCK_OFFSET, &moved(&sb, new).render(GroupNr::new(0))).unwrap();
     held.write_at(old.offset(sb.geometry().block_size), &[7; 1024]).unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
-    assert!(is_in_use(&mark(&*disk, &sb, new)));
+    let first = mark(&*disk, &sb, new);
+    assert!(is_in_use(&first));
+    until(|| mark(&*disk, &sb, new).status != first.status);
     assert_eq!(mark(&*held, &sb, new).status, Status::Clean);
     disk.read_at(old.offset(sb.geometry().block_size), &mut block).unwrap();
     assert!(block == [7; 1024], "the old block is left alone");
@@ -102,7 +114,7 @@ fn regression_a_block_used_before_the_superblock_says_so_keeps_its_content() {
         device.read_at(old, &mut block).unwrap();
         block == [7; 1024]
     };
-    let (held, hold_) = hold(&inner, &Options::default()).unwrap();
+    let (held, hold_) = hold(&inner, &patient()).unwrap();
     held.write_at(old, &[7; 1024]).unwrap();
     held.write_at(SUPERBLOCK_OFFSET, &moved(&sb, BlockNr::new(12_000)).render(GroupNr::new(0))).unwrap();
     assert!(is_used(&*disk) && is_used(&*held));
@@ -120,11 +132,13 @@ fn another_hosts_mark_ends_all_changes() {
     let inner: Arc<dyn Device> = Arc::<MemoryDevice>::clone(&disk);
     let sb = superblock(&*disk);
     let block = BlockNr::new(sb.raw().s_mmp_block.get());
-    let (held, hold_) = hold(&inner, &Options::default()).unwrap();
+    let slower = Clock::fast(5);
+    let (held, hold_) = hold(&inner, &Options { clock: slower, ..patient() }).unwrap();
     let status = Status::InUse { node: "elsewhere".into(), device: "sdz".into(), sequence: 5 };
     let other = Mmp { status, time: 1_800_000_000, check_interval: 5 };
     disk.write_at(block.offset(sb.geometry().block_size), &other.render(sb.seed())).unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
+    // The thread sees it at the next renewal, long before a write would have to look.
+    slower.sleep(Duration::from_millis(2500));
     let refusal = held.write_at(Bytes::new(4096), b"x").unwrap_err().to_string();
     assert!(refusal.contains("another host"), "{refusal}");
     let Err(Error::InUse(text)) = hold_.release() else { panic!("it is the other host's") };
@@ -143,7 +157,7 @@ fn e2fsprogs_see_that_a_volume_is_held() {
     fs::write(&image, disk.to_vec()).unwrap();
     let file: Arc<dyn Device> =
         Arc::new(FileOptions::new().write(true).exclusive(false).open(&image).unwrap());
-    let (held, hold_) = hold(&file, &Options::default()).unwrap();
+    let (held, hold_) = hold(&file, &patient()).unwrap();
     let said = run(tune2fs.args(["-L", "x"]).arg(&image));
     assert!(!said.succeeded() && said.report().contains("MMP"), "{}", said.report());
     drop(held);
@@ -166,16 +180,17 @@ fn while_used<T>(disk: &MemoryDevice, sb: &SuperBlock, act: impl FnOnce() -> T) 
                 let status = Status::InUse { node: "elsewhere".into(), device: "sdz".into(), sequence };
                 let mmp = Mmp { status, time: 1_800_000_000, check_interval: 5 };
                 disk.write_at(at, &mmp.render(sb.seed())).unwrap();
-                std::thread::sleep(Duration::from_millis(200));
+                CLOCK.sleep(Duration::from_millis(200));
                 if stop.load(Ordering::SeqCst) {
                     return;
                 }
             }
         });
-        std::thread::sleep(Duration::from_millis(300));
-        let done = act();
+        CLOCK.sleep(Duration::from_millis(300));
+        // A test that fails ends the thread, too.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
         stop.store(true, Ordering::SeqCst);
-        done
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -209,19 +224,18 @@ fn a_repair_holds_the_volume_and_leaves_the_block_to_the_byte() {
     let mut left = block_at(&*disk, &sb);
     left[16..20].copy_from_slice(b"node");
     disk.write_at(place(&sb).offset(sb.geometry().block_size), &left).unwrap();
-    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), false).unwrap();
+    let (held, hold_) = hold_to_repair(&inner, &sb, &patient(), false).unwrap();
     assert!(hold_.why_unmarked().is_none() && block_at(&*held, &sb) == left);
     assert!(is_in_use(&mark(&*disk, &sb, place(&sb))));
-    let at_once = Options { waits: false, ..Options::default() };
-    in_use(enter(&inner, &sb, &at_once).map(drop), "in use by host");
-    in_use(hold_to_repair(&inner, &sb, &at_once, false), "--takeover");
-    in_use(refuse_living(&*inner, &at_once), "in use by host");
+    in_use(enter(&inner, &sb, &at_once()).map(drop), "in use by host");
+    in_use(hold_to_repair(&inner, &sb, &at_once(), false), "--takeover");
+    in_use(refuse_living(&*inner, &at_once()), "in use by host");
     drop(held);
     hold_.release().unwrap();
     assert!(block_at(&*disk, &sb) == left, "nothing was repaired");
 
     // A program that puts a damaged block back, as an undo does.
-    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), false).unwrap();
+    let (held, hold_) = hold_to_repair(&inner, &sb, &patient(), false).unwrap();
     held.write_at(place(&sb).offset(sb.geometry().block_size), &[9; 1024]).unwrap();
     assert!(is_in_use(&mark(&*disk, &sb, place(&sb))));
     drop(held);
@@ -238,18 +252,18 @@ fn a_living_host_keeps_a_volume_from_repairs_and_formats() {
     let (sb, inner) = (superblock(&*disk), Arc::<MemoryDevice>::clone(&disk) as Arc<dyn Device>);
     while_used(&disk, &sb, || {
         std::thread::scope(|scope| {
-            scope.spawn(|| in_use(hold_to_repair(&inner, &sb, &Options::default(), false), "host elsewhere"));
-            scope.spawn(|| in_use(refuse_living(&*inner, &Options::default()), "host elsewhere"));
+            scope.spawn(|| in_use(hold_to_repair(&inner, &sb, &patient(), false), "host elsewhere"));
+            scope.spawn(|| in_use(refuse_living(&*inner, &patient()), "host elsewhere"));
         });
     });
     // It has crashed.
-    let began = Instant::now();
-    refuse_living(&*inner, &Options::default()).unwrap();
-    assert!(began.elapsed() >= WATCHED);
+    let began = CLOCK.now();
+    refuse_living(&*inner, &patient()).unwrap();
+    assert!((CLOCK.now() - began) >= WATCHED);
     // That is known.
-    let began = Instant::now();
-    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), true).unwrap();
-    assert!(began.elapsed() < WATCHED);
+    let began = CLOCK.now();
+    let (held, hold_) = hold_to_repair(&inner, &sb, &patient(), true).unwrap();
+    assert!((CLOCK.now() - began) < WATCHED);
     assert_eq!(mark(&*held, &sb, place(&sb)).status, Status::Clean);
     drop(held);
     hold_.release().unwrap();
@@ -265,11 +279,10 @@ fn a_damaged_block_is_watched_and_gets_no_mark() {
     let (sb, inner) = (superblock(&*disk), Arc::<MemoryDevice>::clone(&disk) as Arc<dyn Device>);
     let at = place(&sb).offset(sb.geometry().block_size);
     disk.write_at(at, &[9; 1024]).unwrap();
-    let at_once = Options { waits: false, ..Options::default() };
-    in_use(hold_to_repair(&inner, &sb, &at_once, false), "--takeover");
-    let began = Instant::now();
-    let (held, hold_) = hold_to_repair(&inner, &sb, &Options::default(), false).unwrap();
-    assert!(began.elapsed() >= WATCHED);
+    in_use(hold_to_repair(&inner, &sb, &at_once(), false), "--takeover");
+    let began = CLOCK.now();
+    let (held, hold_) = hold_to_repair(&inner, &sb, &patient(), false).unwrap();
+    assert!((CLOCK.now() - began) >= WATCHED);
     assert!(hold_.why_unmarked().unwrap().contains("magic number"));
     hold_.check().unwrap();
     assert!(block_at(&*disk, &sb) == [9; 1024] && block_at(&*held, &sb) == [9; 1024]);
@@ -279,12 +292,12 @@ fn a_damaged_block_is_watched_and_gets_no_mark() {
     hold_.release().unwrap();
     // A user that lives does so in time.
     std::thread::scope(|scope| {
-        let repair = scope.spawn(|| hold_to_repair(&inner, &sb, &Options::default(), false).map(drop));
-        std::thread::sleep(Duration::from_secs(2));
+        let repair = scope.spawn(|| hold_to_repair(&inner, &sb, &patient(), false).map(drop));
+        CLOCK.sleep(Duration::from_secs(2));
         while_used(&disk, &sb, || in_use(repair.join().unwrap(), "another host"));
     });
     // A block that can't be there is no reason to wait.
-    let began = Instant::now();
-    let (_, hold_) = hold_to_repair(&inner, &moved(&sb, BlockNr::new(1 << 40)), &at_once, false).unwrap();
-    assert!(began.elapsed() < WATCHED && hold_.why_unmarked().unwrap().contains("can't be"));
+    let began = CLOCK.now();
+    let (_, hold_) = hold_to_repair(&inner, &moved(&sb, BlockNr::new(1 << 40)), &at_once(), false).unwrap();
+    assert!((CLOCK.now() - began) < WATCHED && hold_.why_unmarked().unwrap().contains("can't be"));
 }

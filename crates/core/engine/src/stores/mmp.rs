@@ -30,5 +30,6 @@ fn how(options: &OpenOptions) -> hectare_mmp::Options {
         waits: options.mmp_wait,
         settle: options.mmp_settle,
         fixed_time: options.fixed_time,
+        clock: options.clock,
     }
 }
