@@ -36,7 +36,8 @@ use crate::protocol::{CommandFlags, ExportFlags};
 use crate::tls::TlsClient;
 use assembly::Reply;
 use hectare_device::{
-    Device, Error, Extent, Fence, Operation, Reason, Result, Span, check_change, check_range, total_len,
+    Clock, Device, Error, Extent, Fence, Operation, Reason, Result, Span, check_change, check_range,
+    total_len,
 };
 use hectare_units::{Bytes, index_of};
 use link::{Failure, Link};
@@ -78,6 +79,8 @@ pub struct Options {
     pub tls: Option<TlsClient>,
     /// Where the host is, if that was looked up already; else it is looked up for each connection.
     pub addresses: Vec<SocketAddr>,
+    /// The clock of all waits for the server.
+    pub clock: Clock,
 }
 
 impl Default for Options {
@@ -90,6 +93,7 @@ impl Default for Options {
             unflushed_max: 64 << 20,
             tls: None,
             addresses: Vec::new(),
+            clock: Clock::default(),
         }
     }
 }

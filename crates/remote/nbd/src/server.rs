@@ -26,7 +26,7 @@ use crate::protocol::ExportFlags;
 use crate::stream::{Stream, Until};
 use crate::tls::TlsServer;
 use handshake::{Agreed, End, Security};
-use hectare_device::Device;
+use hectare_device::{Clock, Device};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -78,6 +78,7 @@ pub struct Server {
     export: Export,
     listener: Listener,
     tls: Option<TlsServer>,
+    clock: Clock,
     shared: Arc<Shared>,
 }
 
@@ -118,13 +119,19 @@ impl Server {
         let waker = listener.waker()?;
         let stopped = AtomicBool::new(false);
         let shared = Arc::new(Shared { stopped, waker, clients: Mutex::default(), gone: Condvar::new() });
-        Ok(Self { export, listener, tls: None, shared })
+        Ok(Self { export, listener, tls: None, clock: Clock::default(), shared })
     }
 
     /// The same one, which speaks TLS with all of its clients, and nothing else.
     #[must_use]
     pub fn with_tls(self, tls: TlsServer) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// The same one, which waits for clients by this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// To stop it.
@@ -185,7 +192,7 @@ impl Server {
     }
 
     fn serve(&self, mut stream: Stream) -> Result<()> {
-        let deadline = Instant::now() + HANDSHAKE_MAX;
+        let deadline = Instant::now() + self.clock.real(HANDSHAKE_MAX);
         let Some(agreed) = self.shake_hands(&mut stream, deadline)? else { return Ok(()) };
         self.outlive_the_gone();
         stream.set_read_timeout(None)?;
@@ -214,7 +221,7 @@ impl Server {
     /// back with others and makes its requests again: what the old ones still bring must not undo what it
     /// does next.
     fn outlive_the_gone(&self) {
-        let deadline = Instant::now() + GRACE;
+        let deadline = Instant::now() + self.clock.real(GRACE);
         let mut clients = self.shared.clients.lock();
         while clients.streams.values().any(Stream::is_gone) {
             if self.shared.gone.wait_until(&mut clients, deadline).timed_out() {
@@ -226,7 +233,7 @@ impl Server {
 
     /// Waits for the clients' last replies, but not for ever.
     fn see_off(&self) {
-        let deadline = Instant::now() + GRACE;
+        let deadline = Instant::now() + self.clock.real(GRACE);
         let mut clients = self.shared.clients.lock();
         while !clients.streams.is_empty() {
             if self.shared.gone.wait_until(&mut clients, deadline).timed_out() {

@@ -34,7 +34,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The requests of one operation that are in flight at once.
 const WINDOW: usize = 32;
@@ -71,7 +71,8 @@ pub(super) struct Link {
     draining: Mutex<()>,
     /// Those that are asked before changes, with the places of their marks.
     fences: RwLock<Vec<(u64, Arc<dyn Fence>)>>,
-    heard: Mutex<Instant>,
+    /// When the last reply came, by the clock of the options.
+    heard: Mutex<Duration>,
     requests: AtomicU64,
     reconnects: AtomicU64,
 }
@@ -80,7 +81,7 @@ enum State {
     Up {
         session: Arc<Session>,
         /// When it was made.
-        made: Instant,
+        made: Duration,
         /// How many before it were made without any reply.
         fruitless: u32,
     },
@@ -99,17 +100,17 @@ impl Link {
     pub(super) fn open(address: Address, options: Options) -> Result<Self> {
         let within = options.reconnect_timeout.clamp(Duration::from_secs(1), ATTEMPT_MAX);
         let session = Session::open(&address, &options, 0, within)?;
-        let (agreed, width) = (session.agreed, session.width());
+        let (agreed, width, made) = (session.agreed, session.width(), options.clock.now());
         Ok(Self {
             address,
             options,
             agreed,
             width,
-            state: Mutex::new(State::Up { session: Arc::new(session), made: Instant::now(), fruitless: 0 }),
+            state: Mutex::new(State::Up { session: Arc::new(session), made, fruitless: 0 }),
             unflushed: Mutex::default(),
             draining: Mutex::new(()),
             fences: RwLock::default(),
-            heard: Mutex::new(Instant::now()),
+            heard: Mutex::new(made),
             requests: AtomicU64::new(0),
             reconnects: AtomicU64::new(0),
         })
@@ -170,7 +171,7 @@ impl Link {
         orders: impl IntoIterator<Item = Order<'a>>,
         mut done: impl FnMut(&Order<'a>, Reply),
     ) -> Outcome {
-        let began = Instant::now();
+        let began = self.options.clock.now();
         let mut orders = orders.into_iter();
         let mut again: Vec<Order<'a>> = Vec::new();
         let mut flying: VecDeque<Flying<'a>> = VecDeque::new();
@@ -186,7 +187,7 @@ impl Link {
             let Some(Flying { order, ticket, generation }) = flying.pop_front() else { break };
             match ticket.wait() {
                 Ok(reply) => {
-                    *self.heard.lock() = Instant::now();
+                    *self.heard.lock() = self.options.clock.now();
                     if self.note(&order, generation) { done(&order, reply) } else { again.push(order) }
                 }
                 Err(Trouble::Failed(error)) => failed = failed.or(Some(Failure::Server(error))),
@@ -201,7 +202,7 @@ impl Link {
     }
 
     /// Sends a request on a session that takes it.
-    fn send<'a>(&self, order: Order<'a>, began: Instant) -> Outcome<Flying<'a>> {
+    fn send<'a>(&self, order: Order<'a>, began: Duration) -> Outcome<Flying<'a>> {
         loop {
             if is_change(order.command) {
                 self.pass_fences()?;
@@ -268,7 +269,7 @@ impl Link {
     }
 
     /// Replaces a lost session, unless another thread did already.
-    fn recover(&self, lost: u64, reason: &str, began: Instant) -> Outcome {
+    fn recover(&self, lost: u64, reason: &str, began: Duration) -> Outcome {
         let mut state = self.state.lock();
         let (old, mut fruitless) = match &*state {
             State::Latched(reason) => return Err(Failure::Latched(Arc::clone(reason))),
@@ -279,12 +280,12 @@ impl Link {
             }
         };
         old.end(reason);
+        let &Options { clock, reconnect_timeout: limit, .. } = &self.options;
         let since = began.max(*self.heard.lock());
         log::warn!(reason; "the connection to {} is lost", self.address);
         let mut last = Arc::<str>::from(reason);
         loop {
-            let waited = since.elapsed();
-            let limit = self.options.reconnect_timeout;
+            let waited = clock.now().saturating_sub(since);
             if waited >= limit {
                 let text = self.latched_text(&last);
                 log::error!("{}: {text}", self.address);
@@ -292,7 +293,7 @@ impl Link {
                 return Err(Failure::Latched(text));
             }
             let left = limit - waited;
-            std::thread::sleep(pause(fruitless).min(left));
+            clock.sleep(pause(fruitless).min(left));
             fruitless = fruitless.saturating_add(1);
             match self.attempt(lost + 1, left.min(ATTEMPT_MAX)) {
                 Ok(Err(who)) => {
@@ -303,7 +304,7 @@ impl Link {
                 }
                 Ok(Ok(session)) => {
                     self.reconnects.fetch_add(1, Ordering::Relaxed);
-                    *state = State::Up { session: Arc::new(session), made: Instant::now(), fruitless };
+                    *state = State::Up { session: Arc::new(session), made: clock.now(), fruitless };
                     return Ok(());
                 }
                 Err(error) => last = error.to_string().into(),

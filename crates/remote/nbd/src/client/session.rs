@@ -86,6 +86,7 @@ impl Drop for Session {
 }
 
 fn connect(address: &Address, options: &Options, within: Duration) -> Result<(Arc<Connection>, Agreed)> {
+    let within = options.clock.real(within);
     let deadline = Instant::now() + within;
     let mut stream = Stream::connect(&address.place, &options.addresses, within)?;
     let padded = greet(&mut Until::new(&stream, deadline))?;
@@ -95,6 +96,7 @@ fn connect(address: &Address, options: &Options, within: Duration) -> Result<(Ar
         stream.secure(client, name, deadline)?;
     }
     let agreed = agree(&mut Until::new(&stream, deadline), &address.export, padded)?;
-    let connection = Connection::start(stream, &agreed, options.silence_max(), options.depth)?;
+    let silence_max = options.clock.real(options.silence_max());
+    let connection = Connection::start(stream, &agreed, silence_max, options.depth)?;
     Ok((connection, agreed))
 }

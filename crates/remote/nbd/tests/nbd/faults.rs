@@ -3,7 +3,7 @@
 use crate::proxy::Proxy;
 use crate::servers::{Ours, on, options};
 use crate::volatile::Volatile;
-use hectare_device::{Device, MemoryDevice};
+use hectare_device::{Clock, Device, MemoryDevice};
 use hectare_nbd::{NbdDevice, Options};
 use hectare_units::random::SplitMix64;
 use hectare_units::{Bytes, index_of, u64_of};
@@ -157,7 +157,8 @@ fn a_server_that_comes_back_with_something_else_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
         let server = Ours::start(Arc::new(MemoryDevice::new(Bytes::mib(2))), &socket, false);
-        let short = Options { reconnect_timeout: Duration::from_secs(1), ..options() };
+        let (reconnect_timeout, clock) = (Duration::from_secs(2), Clock::fast(4));
+        let short = Options { reconnect_timeout, clock, ..options() };
         let client = NbdDevice::open(&on(&socket, "vol"), &short).unwrap();
         client.write_at(Bytes::ZERO, b"unflushed").unwrap();
         server.stop().unwrap();

@@ -1,6 +1,6 @@
 //! Servers for tests: our own in this process, and the programs of others.
 
-use hectare_device::Device;
+use hectare_device::{Clock, Device};
 use hectare_nbd::{Address, Export, Listener, NbdDevice, Options, Place, Server, Stopper};
 use hectare_oracle::Skip;
 use hectare_oracle::tool::need;
@@ -10,6 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// How a server of ours waits: for a second or so where it would wait for five, which is longer than any request
+/// here is under way.
+const CLOCK: Clock = Clock::fast(4);
 
 /// A server of ours on a socket.
 pub(crate) struct Ours {
@@ -21,7 +25,7 @@ impl Ours {
     pub(crate) fn start(device: Arc<dyn Device>, socket: &Path, read_only: bool) -> Self {
         let export = Export { device, name: b"vol".to_vec(), description: "a volume".to_owned(), read_only };
         let listener = Listener::bind(&Place::Unix(socket.to_owned()), false).unwrap();
-        Self::run(Server::new(export, listener).unwrap())
+        Self::run(Server::new(export, listener).unwrap().with_clock(CLOCK))
     }
 
     /// Runs a server that is ready.
