@@ -12,6 +12,7 @@ use crate::error::without_secrets;
 use crate::{Address, Cost, Error, Options, Result};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use hectare_device::Clock;
 use hectare_units::u64_of;
 use object_store::path::Path;
 use object_store::{
@@ -23,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// The first pause before a request is repeated; each is twice the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -39,6 +40,7 @@ pub struct Bucket {
     turns: Semaphore,
     attempt: Duration,
     patience: Duration,
+    clock: Clock,
     pub(crate) parallel: usize,
     pub(crate) counts: Counts,
     /// Set once it is known what is opened.
@@ -86,6 +88,7 @@ impl Bucket {
             turns: Semaphore::new(options.parallel.max(1)),
             attempt: options.attempt,
             patience: options.patience,
+            clock: options.clock,
             parallel: options.parallel.max(1),
             counts: Counts::default(),
             kept: OnceLock::new(),
@@ -149,7 +152,7 @@ impl Bucket {
         F: Future<Output = object_store::Result<T>>,
     {
         let limit = self.attempt + Duration::from_secs(len / SLOWEST);
-        let started = Instant::now();
+        let started = self.clock.now();
         let (mut pause, mut tries) = (FIRST_PAUSE, 0_u32);
         loop {
             tries += 1;
@@ -165,14 +168,15 @@ impl Bucket {
                 Err(_) => format!("no answer within {} s", limit.as_secs_f32()),
             };
             // One that had no answer may have taken all the time: it is tried again all the same.
-            let is_over = started.elapsed() + pause > self.patience;
+            let tried = self.clock.now().saturating_sub(started);
+            let is_over = tried + pause > self.patience;
             if self.patience.is_zero() || (is_over && tries > 1) {
-                let tried = started.elapsed().as_secs_f32();
+                let tried = tried.as_secs_f32();
                 return Err(Failure::Gone(format!("can't {what}, tried for {tried:.1} s: {why}")));
             }
             log::debug!("{}: {what}: {why}; trying again", self.name);
             add(&self.counts.retries, 1);
-            sleep(pause.mul_f64(0.5 + jitter())).await;
+            sleep(self.clock.real(pause.mul_f64(0.5 + jitter()))).await;
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }

@@ -56,7 +56,7 @@ impl Lease {
         let there = bucket.get(LOCK, LOCK_MAX).await?;
         let old = there.as_ref().map(note_of).transpose()?;
         if let (Some(note), Some(object)) = (&old, &there) {
-            refuse_held(note, object.modified, options.takeover)?;
+            refuse_held(note, options.clock.passed(age(object.modified)), options.takeover)?;
         }
         let above = old.as_ref().map_or(0, |note| note.epoch).max(epoch);
         let next = above.checked_add(1).ok_or_else(|| Error::Damaged("its epochs are used up".to_owned()))?;
@@ -73,7 +73,12 @@ impl Lease {
         refuse_careless(bucket, &note, stale.as_ref()).await?;
         let note = Arc::new(Mutex::new((note, version)));
         let lost = Arc::<OnceLock<String>>::default();
-        let renewing = renew(Arc::clone(bucket), Arc::clone(&note), Arc::clone(&lost), options.lease / 3);
+        let renewing = renew(
+            Arc::clone(bucket),
+            Arc::clone(&note),
+            Arc::clone(&lost),
+            options.clock.real(options.lease / 3),
+        );
         let task = runtime::spawn(renewing);
         Ok(Self { bucket: Arc::clone(bucket), note, lost, task })
     }
@@ -133,12 +138,16 @@ impl Drop for Lease {
     }
 }
 
-/// Refuses a lock that another writer holds, by its name.
-fn refuse_held(note: &Note, modified: SystemTime, takeover: bool) -> Result<()> {
+/// How long ago something was put; no time for what is to come.
+fn age(modified: SystemTime) -> Duration {
+    SystemTime::now().duration_since(modified).unwrap_or_default()
+}
+
+/// Refuses a lock of that age that another writer holds, by its name.
+fn refuse_held(note: &Note, age: Duration, takeover: bool) -> Result<()> {
     if note.released {
         return Ok(());
     }
-    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
     let lease = Duration::from_millis(note.lease);
     let holder = &note.holder;
     match lease.checked_sub(age).filter(|left| !left.is_zero()) {
@@ -211,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_held_lock_is_refused_by_name_and_an_ended_one_until_it_is_asked_for() {
-        let ago = |seconds| SystemTime::now() - Duration::from_secs(seconds);
+        let ago = |seconds: u64| Duration::from_millis(seconds * 1000 + 1);
         let text = refuse_held(&Note::sample(), ago(10), true).unwrap_err().to_string();
         assert!(text.contains("host, hectare, process 1") && text.contains("another 50 s"), "{text}");
         let text = refuse_held(&Note::sample(), ago(100), false).unwrap_err().to_string();
@@ -219,6 +228,7 @@ mod tests {
         refuse_held(&Note::sample(), ago(100), true).unwrap();
         refuse_held(&Note { released: true, ..Note::sample() }, ago(1), false).unwrap();
         // A clock that is behind the store's: as if it were renewed just now.
-        refuse_held(&Note::sample(), SystemTime::now() + Duration::from_secs(1000), true).unwrap_err();
+        let later = age(SystemTime::now() + Duration::from_secs(1000));
+        refuse_held(&Note::sample(), later, true).unwrap_err();
     }
 }

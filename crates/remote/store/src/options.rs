@@ -1,5 +1,6 @@
 //! How a store is used.
 
+use hectare_device::Clock;
 use hectare_units::Bytes;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Options {
     /// A file that keeps what was fetched for later commands, and its most bytes. Of images it is for those
     /// in object stores; one on a web server is refused.
     pub cache_file: Option<(PathBuf, Bytes)>,
+    /// The clock of the lease, and of the pauses between attempts.
+    pub clock: Clock,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             cache: Bytes::mib(64),
             patches: Bytes::mib(16),
             cache_file: None,
+            clock: Clock::default(),
         }
     }
 }

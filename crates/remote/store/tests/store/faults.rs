@@ -2,7 +2,7 @@
 
 use crate::fault_store::{Fate, FaultStore};
 use crate::setup::{content, impatient, made, opened, options, stored, whole};
-use hectare_device::Device;
+use hectare_device::{Clock, Device};
 use hectare_store::Options;
 use hectare_units::Bytes;
 use object_store::ObjectStore;
@@ -25,7 +25,8 @@ fn every_third_request_fails_in_some_way_and_nothing_is_noticed() {
             },
         );
         let logs = tempfile::tempdir().unwrap();
-        let options = Options { attempt: Duration::from_millis(60), ..options(logs.path()) };
+        let options =
+            Options { attempt: Duration::from_millis(60), clock: Clock::fast(10), ..options(logs.path()) };
         let device = made(&store, Bytes::mib(1), &options);
         let mut expected = vec![0; 1 << 20];
         for turn in 0..6_u8 {

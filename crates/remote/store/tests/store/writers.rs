@@ -1,8 +1,8 @@
-//! One writer at a time: leases, takeovers, and writers that wake up late.
+//! One writer at a time: leases, takeovers, and writers that wake up late. The first test has the real clock.
 
 use crate::fault_store::{Fate, FaultStore};
 use crate::setup::{impatient, made, opened, options, stored};
-use hectare_device::Device;
+use hectare_device::{Clock, Device};
 use hectare_store::Options;
 use hectare_units::Bytes;
 use object_store::ObjectStore;
@@ -13,17 +13,20 @@ use std::time::Duration;
 /// A lease that ends at once where nothing renews it.
 const SHORT: Duration = Duration::from_millis(300);
 
+/// The clock of the other tests.
+const FAST: Clock = Clock::fast(10);
+
 /// A volume whose writer stops renewing its lease: its requests are stuck.
-fn paused() -> (Arc<FaultStore>, Arc<dyn ObjectStore>, tempfile::TempDir, Options) {
+fn paused(clock: Clock) -> (Arc<FaultStore>, Arc<dyn ObjectStore>, tempfile::TempDir, Options) {
     let honest: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let logs = tempfile::tempdir().unwrap();
-    let options = Options { lease: SHORT, ..impatient(logs.path()) };
+    let options = Options { lease: SHORT, clock, ..impatient(logs.path()) };
     (FaultStore::new(Arc::clone(&honest)), honest, logs, options)
 }
 
 #[test]
 fn a_writer_that_wakes_up_behind_its_lease_changes_nothing() {
-    let (faults, honest, logs, options) = paused();
+    let (faults, honest, logs, options) = paused(Clock::REAL);
     let through_faults: Arc<dyn ObjectStore> = faults.clone();
     let first = made(&through_faults, Bytes::mib(1), &options);
     first.write_at(Bytes::ZERO, b"first").unwrap();
@@ -60,7 +63,7 @@ fn a_writer_that_wakes_up_behind_its_lease_changes_nothing() {
 
 #[test]
 fn a_takeover_alone_stops_a_writer_that_has_everything_up_but_the_swap() {
-    let (faults, honest, _logs, options) = paused();
+    let (faults, honest, _logs, options) = paused(FAST);
     let through_faults: Arc<dyn ObjectStore> = faults.clone();
     let first = made(&through_faults, Bytes::mib(1), &options);
     first.write_at(Bytes::ZERO, b"late").unwrap();
@@ -73,7 +76,7 @@ fn a_takeover_alone_stops_a_writer_that_has_everything_up_but_the_swap() {
         if request.kind == "swap" && request.name.ends_with("manifest") {
             let (store, other) = (Arc::clone(&honest_store), other.clone());
             let opening = std::thread::spawn(move || {
-                std::thread::sleep(SHORT * 2);
+                FAST.sleep(SHORT * 2);
                 opened(&store, &other).map(drop)
             });
             opening.join().unwrap().unwrap();
@@ -89,9 +92,10 @@ fn a_takeover_alone_stops_a_writer_that_has_everything_up_but_the_swap() {
 fn a_lease_is_renewed_while_its_writer_lives_and_released_when_it_ends() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let logs = tempfile::tempdir().unwrap();
-    let options = Options { lease: Duration::from_secs(2), takeover: true, ..options(logs.path()) };
+    let options =
+        Options { lease: Duration::from_secs(4), takeover: true, clock: FAST, ..options(logs.path()) };
     let first = made(&store, Bytes::mib(1), &options);
-    std::thread::sleep(Duration::from_secs(3));
+    FAST.sleep(Duration::from_secs(6));
     let error = opened(&store, &options).err().unwrap().to_string();
     assert!(error.contains("whose lease lasts for another"), "{error}");
     drop(first);
