@@ -1,12 +1,14 @@
-//! The passing of time, as a value: whatever waits for another host or for a server has a [`Clock`] in its options.
+//! The passing of time, as a value: what waits for another host or for a server has a [`Clock`] in its options.
 //!
 //! A clock that runs N times as fast makes each wait N times as short. Tests use one, in one process
-//! ([`Clock::fast`]) or in all that they start (`HECTARE_TEST_CLOCK=N` in the environment). Only the passing of time
-//! is scaled: intervals that are written to a volume or sent to a server are the same, and so are time stamps.
+//! ([`Clock::fast`]) or in all that they start (`HECTARE_TEST_CLOCK=N` in the environment). Only the passing of
+//! time is scaled: intervals that are written to a volume or sent to a server are the same, and so are time
+//! stamps.
 //!
 //! Hazard: the waits keep two hosts from writing to one volume. So every clock of a release build (one without
-//! debug assertions) is the real one. A test in which the kernel, e2fsprogs or another server measures time as
-//! well needs the real one, too.
+//! debug assertions) is the real one. So has to be that of a test in which the kernel or e2fsprogs measures
+//! time as well; and what waits for a server to do its work is not made fast by the environment, since the
+//! server is not.
 
 use crate::os::boot_time;
 use std::sync::LazyLock;

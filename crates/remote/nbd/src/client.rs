@@ -93,7 +93,7 @@ impl Default for Options {
             unflushed_max: 64 << 20,
             tls: None,
             addresses: Vec::new(),
-            clock: Clock::default(),
+            clock: Clock::REAL,
         }
     }
 }

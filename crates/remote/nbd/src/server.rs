@@ -119,7 +119,7 @@ impl Server {
         let waker = listener.waker()?;
         let stopped = AtomicBool::new(false);
         let shared = Arc::new(Shared { stopped, waker, clients: Mutex::default(), gone: Condvar::new() });
-        Ok(Self { export, listener, tls: None, clock: Clock::default(), shared })
+        Ok(Self { export, listener, tls: None, clock: Clock::REAL, shared })
     }
 
     /// The same one, which speaks TLS with all of its clients, and nothing else.

@@ -54,7 +54,7 @@ impl Default for Options {
             cache: Bytes::mib(64),
             patches: Bytes::mib(16),
             cache_file: None,
-            clock: Clock::default(),
+            clock: Clock::REAL,
         }
     }
 }

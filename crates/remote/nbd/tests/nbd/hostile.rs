@@ -1,5 +1,5 @@
-//! Servers that break the rules: an error in time, and no more memory than was asked for. A server that is silent
-//! is given up by the real clock, the others by a fast one.
+//! Servers that break the rules: an error in time, and no more memory than was asked for. A server that is
+//! silent is given up by the real clock, the others by a fast one.
 
 use crate::servers::on;
 use hectare_device::{Clock, Device};

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How a server of ours waits: for a second or so where it would wait for five, which is longer than any request
-/// here is under way.
+/// How a server of ours waits: a second or so in the place of five, which is longer than any request here is
+/// under way.
 const CLOCK: Clock = Clock::fast(4);
 
 /// A server of ours on a socket.
