@@ -6,7 +6,8 @@
 //! for that interval: another's first change comes later, even if that other host came right after. What is
 //! left, the interval and a second, is for requests that are on their way.
 //!
-//! Time is that of a clock ([`hectare_device::Clock`]) that goes on while the machine is suspended and while the process is stopped.
+//! Time is that of a clock ([`hectare_device::Clock`]) that goes on while the machine is suspended and while the
+//! process is stopped.
 //!
 //! Invariant: once another's mark was seen, the lease is lost for good.
 //!

@@ -1,5 +1,5 @@
-//! Volumes whose mark is held while they are changed, with e2fsprogs and ourselves as other hosts. The waits pass
-//! on a fast clock; by the real one the engine waits for the kernel (`engine mmp`).
+//! Volumes whose mark is held while they are changed, with e2fsprogs and ourselves as other hosts. The waits
+//! pass on a fast clock; by the real one the engine waits for the kernel (`engine mmp`).
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const CLOCK: Clock = Clock::fast(20);
+const CLOCK: Clock = Clock::fast(10);
 
 /// Waits for a volume that may be in use.
 fn patient() -> Options {

@@ -1,7 +1,7 @@
 //! Multiple-mount protection, with the kernel and with others of us as the other host.
 //!
-//! The format demands waits of 11 seconds at least, and twice that for a mark that stands still. They pass on a
-//! fast clock; with the kernel as the other host, on the real one.
+//! The format demands waits of 11 seconds at least, and twice that for a mark that stands still. They pass on
+//! a fast clock; with the kernel as the other host, on the real one.
 
 use crate::common::{close_clean, format_bytes, in_memory_with, save, unhurried};
 use hectare_device::{Clock, Device, FileOptions};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const CLOCK: Clock = Clock::fast(20);
+const CLOCK: Clock = Clock::fast(10);
 
 fn fast() -> OpenOptions {
     OpenOptions { clock: CLOCK, ..unhurried() }
