@@ -2,14 +2,13 @@
 //! other has taken the volume.
 
 use crate::remote::{Served, address, image};
-use crate::support::{hectare, hectare_within};
+use crate::support::{FAST, hectare_fast as hectare};
 use hectare_oracle::assert_clean;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// A batch that has a volume open: it waits for its output to be read in the middle of a file.
 struct Waiting {
@@ -21,6 +20,7 @@ impl Waiting {
     fn start(image: &str, script: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_hectare"))
             .args(["sh", image])
+            .envs([FAST])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -113,7 +113,7 @@ fn an_opener_that_was_stopped_writes_nothing_after_another_took_the_volume() {
     assert!(ran.code == Some(8) && ran.err.contains("--takeover"), "{}", ran.err);
     let take = |name: &str| {
         let new = format!("{there}:/{name}");
-        hectare_within(&["mkdir", "--takeover", &new], Duration::from_secs(120)).ok()
+        hectare(&["mkdir", "--takeover", &new]).ok()
     };
     take("second");
     let before = fs::read(&path).unwrap();

@@ -88,6 +88,18 @@ pub(crate) fn hectare_in<S: AsRef<OsStr>>(arguments: &[S], variables: &[(&str, &
     run_within(&mut command, PATIENCE)
 }
 
+/// How many times as fast the waits for other hosts (MMP) pass for those that are given [`FAST`].
+pub(crate) const SPEED: u32 = 10;
+
+/// The variable for it, which only debug builds read.
+pub(crate) const FAST: (&str, &str) = ("HECTARE_TEST_CLOCK", "10");
+
+/// Runs the binary with these waits fast.
+#[track_caller]
+pub(crate) fn hectare_fast<S: AsRef<OsStr>>(arguments: &[S]) -> Ran {
+    hectare_in(arguments, &[FAST])
+}
+
 /// Runs the binary, and stops it after a time.
 #[track_caller]
 pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duration) -> Ran {
