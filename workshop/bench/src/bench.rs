@@ -275,7 +275,9 @@ fn compare(section: &Section, ground: &Ground, may_mount: bool, options: &Option
             let title = sides[nr].title();
             let result = ground.run(&base, &sides[nr], section);
             match &result {
-                Ok(figures) => eprintln!("  round {}: {title}: {}", round + 1, figures.line(&section.metrics)),
+                Ok(figures) => {
+                    eprintln!("  round {}: {title}: {}", round + 1, figures.line(&section.metrics));
+                }
                 Err(error) => eprintln!("  round {}: {title}: FAILED: {error}", round + 1),
             }
             told.take(nr, result);

@@ -68,7 +68,7 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
         "device",
         &[
             &["beside", "cancel", "fence", "file_options", "os", "scratch", "span", "topology"],
-            &["error", "extent"],
+            &["clock", "error", "extent"],
             &["device", "request"],
             &["file", "layer", "memory", "portable"],
             &["pending"],
