@@ -1,13 +1,18 @@
 # The commands of the project. Everything else is in `cargo xtask`.
-.PHONY: demo test build install install-lib fmt lint clean
+.PHONY: demo test hunt build install install-lib fmt lint clean
 
 # Turns a folder (DEMO_FROM=..., or the host's documentation) into an image, checks it and looks at it.
 demo:
 	cargo run -q -p xtask -- demo
 
-# Every check: formatting, lints, tidy, all tests. The last line counts them.
+# Every check: formatting, tidy, lints, all tests. The last line counts them.
 test:
 	cargo run -q -p xtask -- test
+
+# Searches for faults for this long, from fresh seeds; what is found lies in out/hunts.
+MINUTES ?= 60
+hunt:
+	cargo hunt all --minutes $(MINUTES)
 
 build:
 	cargo build --release

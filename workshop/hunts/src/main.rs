@@ -22,6 +22,7 @@
 //!
 //! Exit status: 0 nothing was found, 1 something was or the hunt failed, 2 usage.
 
+mod all;
 mod jobs;
 
 use std::process::ExitCode;
@@ -29,7 +30,8 @@ use std::process::ExitCode;
 /// A hunt: its name, and what runs it with its options and returns whether nothing was found.
 type Hunt = (&'static str, fn(&[&str]) -> bool);
 
-const HUNTS: [Hunt; 16] = [
+const HUNTS: [Hunt; 17] = [
+    ("all", all::run),
     ("boot", jobs::boot::run),
     ("ceph", jobs::ceph::run),
     ("conform", jobs::conform::run),
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
     let (name, rest) = words.split_first().map_or(("", &[][..]), |(name, rest)| (*name, rest));
     let Some((_, run)) = HUNTS.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = HUNTS.iter().map(|(name, _)| *name).collect();
-        eprintln!("{name:?} is not a hunt: all, {}", names.join(", "));
+        eprintln!("{name:?} is not a hunt: {}", names.join(", "));
         return ExitCode::from(2);
     };
     if run(rest) { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -29,9 +29,9 @@ pub fn shown(command: &mut Command) -> bool {
     }
 }
 
-/// The options of a job's command line; if they don't parse, the error and the usage are printed.
+/// The options of a job's command line; if they don't parse, the error and the usage are printed, on a line.
 pub fn understood<O>(parsed: Result<O, String>, usage: &str) -> Option<O> {
-    parsed.inspect_err(|message| eprintln!("{message}\n{usage}")).ok()
+    parsed.inspect_err(|message| eprintln!("{message}; {usage}")).ok()
 }
 
 /// The value of an option, as whatever it is to be.

@@ -218,7 +218,10 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
         ],
     ),
     ("host", &[&["fakeroot", "user_namespace"], &["beneath", "stat"], &["folder", "walk"]]),
-    ("hunts", &[&["crash", "durability", "remote"], &["kill_test"], &["conform"], &["stress"], &["jobs"]]),
+    (
+        "hunts",
+        &[&["crash", "durability", "remote"], &["kill_test"], &["conform"], &["stress"], &["jobs"], &["all"]],
+    ),
     ("identify", &[&["record", "search"], &["details"]]),
     (
         "journal",
