@@ -10,7 +10,7 @@
 //!
 //! With `--test` it runs in a root directory that has nothing else.
 
-use super::build::{Built, PROFILE, dist, stripped, written_by};
+use super::build::{Built, COMMAND, PROFILE, Program, dist};
 use super::chroot::Chroot;
 use super::deb::fresh;
 use super::layout::{Family, Package, What, entries};
@@ -62,7 +62,7 @@ impl Way {
             Self::MuslFromSources => cargo.arg("zigbuild").arg("-Zbuild-std").env("RUSTC_BOOTSTRAP", "1"),
             Self::Musl | Self::Glibc => cargo.arg("build"),
         };
-        cargo.args(["--locked", "--profile", PROFILE, "-p", "hectare-cli", "--target", &self.target()]);
+        cargo.args(["--locked", "--profile", PROFILE, "--target", &self.target()]).args(COMMAND);
         cargo
     }
 }
@@ -80,10 +80,8 @@ pub(super) fn run(is_tried: bool) -> Result<(), String> {
     let way = Way::found();
     println!("linked statically for {}", way.target());
     step(&mut way.build(&facts, &target))?;
-    let command = stripped(&target.join(way.target()).join(PROFILE).join("hectare"), work.path())?;
-    let (pages, completions) = written_by(&command, work.path())?;
-    let (shared, archive) = (PathBuf::new(), PathBuf::new());
-    let built = Built { command: command.clone(), shared, archive, pages, completions };
+    let program = Program::of(&target.join(way.target()).join(PROFILE).join("hectare"), work.path())?;
+    let (command, built) = (program.binary.clone(), Built { command: program, ..Built::default() });
     let file = packed(&facts, &built, way, work.path(), &target.join("packages-static"))?;
     let size = fs::metadata(&file).map_err(|error| format!("{}: {error}", file.display()))?.len();
     println!("{size:>10} bytes  {}", file.display());

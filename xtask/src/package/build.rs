@@ -16,16 +16,26 @@ use std::process::Command;
 pub(super) const PROFILE: &str = "dist";
 
 /// Where the parts of packages are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Built {
-    pub(super) command: PathBuf,
+    pub(super) command: Program,
+    pub(super) lab: Program,
     pub(super) shared: PathBuf,
     pub(super) archive: PathBuf,
+}
+
+/// A program, and what it writes of itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Program {
+    pub(super) binary: PathBuf,
     /// A directory with all pages of section 1.
     pub(super) pages: PathBuf,
     /// A directory with a file named for each shell.
     pub(super) completions: PathBuf,
 }
+
+/// What cargo is to build of the command: with object stores.
+pub(super) const COMMAND: [&str; 4] = ["-p", "hectare-cli", "--features", "hectare-cli/store"];
 
 /// The shells that have a place for completions.
 pub(super) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
@@ -33,14 +43,10 @@ pub(super) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 impl Built {
     /// Builds from the facts' sources.
     pub(super) fn new(facts: &Facts, target: &Path, work: &Path) -> Result<Self, String> {
-        step(dist(facts, target, &[]).args([
-            "build",
-            "--locked",
-            "--profile",
-            PROFILE,
-            "-p",
-            "hectare-cli",
-        ]))?;
+        // The lab by itself: what it needs of the command has no object stores.
+        for what in [&COMMAND[..], &["-p", "hectare-lab"]] {
+            step(dist(facts, target, &[]).args(["build", "--locked", "--profile", PROFILE]).args(what))?;
+        }
         for kind in ["cdylib", "staticlib"] {
             let mut library = dist(facts, target, &[]);
             library.args(["rustc", "--locked", "--profile", PROFILE, "-p", "hectare-capi", "--lib"]);
@@ -52,23 +58,34 @@ impl Built {
             .map_err(|error| format!("libhectare_c.a: {error}"))?;
         let mut strip = need("strip").map_err(|skip| skip.to_string())?;
         step(strip.args(["--strip-debug", "--enable-deterministic-archives"]).arg(&archive))?;
-        let command = stripped(&folder.join("hectare"), work)?;
-        let (pages, completions) = written_by(&command, work)?;
-        Ok(Self { command, shared: folder.join("libhectare_c.so"), archive, pages, completions })
+        let command = Program::of(&folder.join("hectare"), work)?;
+        let lab = Program::of(&folder.join("hectare-lab"), work)?;
+        Ok(Self { command, lab, shared: folder.join("libhectare_c.so"), archive })
+    }
+}
+
+impl Program {
+    /// A program without symbols, with what it writes of itself, in directories of its own below `work`.
+    pub(super) fn of(built: &Path, work: &Path) -> Result<Self, String> {
+        let name = built.file_name().unwrap_or_default();
+        let work = work.join(Path::new("programs").join(name));
+        fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
+        let binary = stripped(built, &work.join(name))?;
+        let (pages, completions) = written_by(&binary, &work)?;
+        Ok(Self { binary, pages, completions })
     }
 }
 
 /// A copy of a command without symbols. Those of a package with settings of its own in a profile are left by cargo
 /// (1.95), whatever the profile says.
-pub(super) fn stripped(command: &Path, work: &Path) -> Result<PathBuf, String> {
-    let copy = work.join("hectare");
+fn stripped(command: &Path, copy: &Path) -> Result<PathBuf, String> {
     let mut strip = need("strip").map_err(|skip| skip.to_string())?;
-    step(strip.arg("--strip-all").arg("-o").arg(&copy).arg(command))?;
-    Ok(copy)
+    step(strip.arg("--strip-all").arg("-o").arg(copy).arg(command))?;
+    Ok(copy.to_owned())
 }
 
 /// What a command writes of itself: the directories of manual pages and of completions.
-pub(super) fn written_by(command: &Path, work: &Path) -> Result<(PathBuf, PathBuf), String> {
+fn written_by(command: &Path, work: &Path) -> Result<(PathBuf, PathBuf), String> {
     let (pages, completions) = (work.join("pages"), work.join("completions"));
     for folder in [&pages, &completions] {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;

@@ -26,7 +26,8 @@ pub(super) fn write(facts: &Facts, built: &Built, work: &Path, out: &Path) -> Re
         let entries = entries(package, Family::Debian, facts, built)?;
         stage(&entries, &root, facts.epoch)?;
         let depends = match package {
-            Package::Command => needs(&built.command)?,
+            Package::Command => needs(&built.command.binary)?,
+            Package::Lab => needs(&built.lab.binary)?,
             Package::Library => needs(&built.shared)?,
             Package::Development => format!("libhectare0 (= {}-1)", facts.version),
         };
@@ -115,6 +116,7 @@ fn sums(entries: &[Entry], root: &Path) -> Result<String, Ended> {
 fn control(package: Package, facts: &Facts, depends: &str, size: u64) -> Result<String, String> {
     let (section, alike, more) = match package {
         Package::Command => ("admin", "foreign", "Recommends: fuse3\n"),
+        Package::Lab => ("admin", "foreign", ""),
         Package::Library => ("libs", "same", ""),
         Package::Development => ("libdevel", "same", ""),
     };

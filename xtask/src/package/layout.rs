@@ -4,7 +4,7 @@
 //! licences), and those are marked by [`Family`] here, so that nothing is in one kind of package and is
 //! forgotten in the other.
 
-use super::build::{Built, SHELLS};
+use super::build::{Built, COMMAND, Program, SHELLS};
 use super::{Facts, notices};
 use flate2::{Compression, GzBuilder};
 use std::fs;
@@ -22,17 +22,20 @@ pub(super) enum Family {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Package {
     Command,
+    Lab,
     Library,
     Development,
 }
 
 /// All packages.
-pub(super) const PACKAGES: [Package; 3] = [Package::Command, Package::Library, Package::Development];
+pub(super) const PACKAGES: [Package; 4] =
+    [Package::Command, Package::Lab, Package::Library, Package::Development];
 
 impl Package {
     pub(super) const fn name(self, family: Family) -> &'static str {
         match (self, family) {
             (Self::Command, _) => "hectare",
+            (Self::Lab, _) => "hectare-lab",
             (Self::Library, _) => "libhectare0",
             (Self::Development, Family::Debian) => "libhectare-dev",
             (Self::Development, Family::Rpm) => "libhectare-devel",
@@ -43,6 +46,7 @@ impl Package {
     pub(super) const fn summary(self) -> &'static str {
         match self {
             Self::Command => "make, read, change, check and mount ext4 volumes without root",
+            Self::Lab => "measure, age and compare ext4 volumes",
             Self::Library => "ext2, ext3 and ext4 volumes from user space (library for C)",
             Self::Development => "ext2, ext3 and ext4 volumes from user space (development files)",
         }
@@ -56,6 +60,10 @@ impl Package {
                  fills, reads, changes, checks and repairs them, and mounts them by FUSE.\n\
                  Root, loop devices and the kernel's file system are not needed. What it\n\
                  writes, e2fsck finds clean and Linux mounts."
+            }
+            Self::Lab => {
+                "Runs workloads on volumes by Hectare and in any directory, brings volumes to\n\
+                 the state of long use, and repeats published experiments."
             }
             Self::Library => {
                 "Programs open volumes in image files, on block devices or in storage of\n\
@@ -106,7 +114,8 @@ pub(super) fn entries(
 ) -> Result<Vec<Entry>, String> {
     let mut list = List { entries: Vec::new(), family };
     match package {
-        Package::Command => list.command(facts, built)?,
+        Package::Command => list.command(facts, &built.command)?,
+        Package::Lab => list.program("hectare-lab", &built.lab)?,
         Package::Library => list.library(built),
         Package::Development => list.development(facts, built)?,
     }
@@ -141,29 +150,35 @@ impl List {
         self.add(path, 0o777, What::Link(target.into()));
     }
 
-    fn command(&mut self, facts: &Facts, built: &Built) -> Result<(), String> {
-        self.copy("usr/bin/hectare", 0o755, &built.command);
+    fn command(&mut self, facts: &Facts, command: &Program) -> Result<(), String> {
         for (name, page) in HELPERS {
             self.link(format!("usr/sbin/{name}"), "../bin/hectare");
             self.link(format!("usr/share/man/man8/{name}.8.gz"), format!("../man1/{page}.1.gz"));
         }
-        for page in files_below(&built.pages)? {
-            let bytes = read(&built.pages.join(&page))?;
-            self.add(format!("usr/share/man/man1/{page}.gz"), 0o644, What::Bytes(compressed(&bytes)?));
-        }
-        for shell in SHELLS {
-            let place = match (shell, self.family) {
-                ("bash", _) => "bash-completion/completions/hectare",
-                ("zsh", Family::Debian) => "zsh/vendor-completions/_hectare",
-                ("zsh", Family::Rpm) => "zsh/site-functions/_hectare",
-                _ => "fish/vendor_completions.d/hectare.fish",
-            };
-            self.copy(format!("usr/share/{place}"), 0o644, built.completions.join(shell));
-        }
+        self.program("hectare", command)?;
         self.copy("usr/share/doc/hectare/README.md", 0o644, facts.sources.join("README.md"));
         let documents = facts.sources.join("docs");
         for file in files_below(&documents)? {
             self.copy(format!("usr/share/doc/hectare/docs/{file}"), 0o644, documents.join(&file));
+        }
+        Ok(())
+    }
+
+    /// A program, with its pages and completions.
+    fn program(&mut self, name: &str, program: &Program) -> Result<(), String> {
+        self.copy(format!("usr/bin/{name}"), 0o755, &program.binary);
+        for page in files_below(&program.pages)? {
+            let bytes = read(&program.pages.join(&page))?;
+            self.add(format!("usr/share/man/man1/{page}.gz"), 0o644, What::Bytes(compressed(&bytes)?));
+        }
+        for shell in SHELLS {
+            let place = match (shell, self.family) {
+                ("bash", _) => format!("bash-completion/completions/{name}"),
+                ("zsh", Family::Debian) => format!("zsh/vendor-completions/_{name}"),
+                ("zsh", Family::Rpm) => format!("zsh/site-functions/_{name}"),
+                _ => format!("fish/vendor_completions.d/{name}.fish"),
+            };
+            self.copy(format!("usr/share/{place}"), 0o644, program.completions.join(shell));
         }
         Ok(())
     }
@@ -202,7 +217,11 @@ impl List {
         let folder = format!("usr/share/doc/{name}");
         let changes = compressed(&read(&facts.sources.join("CHANGELOG.md"))?)?;
         self.add(format!("{folder}/changelog.gz"), 0o644, What::Bytes(changes));
-        let linked = if package == Package::Command { "hectare-cli" } else { "hectare-capi" };
+        let linked = match package {
+            Package::Command => &COMMAND[..],
+            Package::Lab => &["-p", "hectare-lab"],
+            Package::Library | Package::Development => &["-p", "hectare-capi"],
+        };
         let notices = compressed(notices::of(&facts.sources, linked)?.as_bytes())?;
         self.add(format!("{folder}/NOTICES.gz"), 0o644, What::Bytes(notices));
         match self.family {
@@ -301,8 +320,7 @@ mod tests {
         }
         let (pages, completions) = (path("pages"), path("completions"));
         let mut list = List { entries: Vec::new(), family: Family::Debian };
-        let built = Built { command: path("a"), shared: path("b"), archive: path("c"), pages, completions };
-        list.command(&facts(), &built).unwrap();
+        list.command(&facts(), &Program { binary: path("a"), pages, completions }).unwrap();
         let paths: BTreeSet<&str> = list.entries.iter().map(|entry| entry.path.as_str()).collect();
         assert_eq!(paths.len(), list.entries.len(), "no path is there twice");
         let links = list.entries.iter().filter_map(|entry| match &entry.what {

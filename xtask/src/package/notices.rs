@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 /// How names of such files begin, in capitals.
 const BEGINNINGS: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
-/// The notices of a package of the workspace.
-pub(super) fn of(sources: &Path, package: &str) -> Result<String, String> {
+/// The notices of a package of the workspace, named as to cargo.
+pub(super) fn of(sources: &Path, package: &[&str]) -> Result<String, String> {
     let mut tree = cargo_in(sources);
-    tree.args(["tree", "--locked", "--package", package, "--edges", "normal", "--prefix", "none"]);
+    tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]).args(package);
     let tree = output(tree.args(["--format", "{p}\t{l}"]))?;
     let mut metadata = cargo_in(sources);
     let metadata = output(metadata.args(["metadata", "--locked", "--format-version", "1"]))?;

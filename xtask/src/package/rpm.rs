@@ -93,7 +93,7 @@ fn specification(facts: &Facts, staged: &Path, lists: &[(Package, String)]) -> S
         Package::Command.summary(),
         Package::Command.description(),
     );
-    for package in [Package::Library, Package::Development] {
+    for package in [Package::Lab, Package::Library, Package::Development] {
         let name = package.name(Family::Rpm);
         let requires = match package {
             Package::Development => "Requires: libhectare0%{?_isa} = %{version}-%{release}\n",

@@ -71,7 +71,7 @@ impl Outcome {
 pub(super) fn run(facts: &Facts, built: &Built, made: &Made, work: &Path) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.take("the same bytes when they are packed again", packed_again(facts, built, made, work));
-    outcome.take("the size of the command", size(&built.command));
+    outcome.take("the size of the command", size(&built.command.binary));
     let debs: Vec<PathBuf> = made.files.iter().filter(|path| is(path, "deb")).cloned().collect();
     let rpms: Vec<PathBuf> = made.files.iter().filter(|path| is(path, "rpm")).cloned().collect();
     if !debs.is_empty() {
