@@ -14,9 +14,6 @@ use std::process::{Command, Stdio};
 const RUNNER: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
 /// Where nextest's profile has its report, below the target directory.
 const REPORT: &str = "nextest/default/junit.xml";
-/// Packages whose documentation has examples.
-const DOCUMENTED: [&str; 2] = ["hectare", "hectare-device"];
-
 /// Runs all tests.
 pub(super) fn run(tally: &mut Tally, set: impl Fn(&mut Command)) {
     if quiet(cargo().args(["nextest", "--version"])).is_none() {
@@ -36,9 +33,8 @@ pub(super) fn run(tally: &mut Tally, set: impl Fn(&mut Command)) {
     nextest.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(FEATURES);
     nextest.args(["--status-level", "slow", "--final-status-level", "fail", "--show-progress", "none"]);
     nextest.env(TIMES, &times);
-    if let Ok(own) = std::env::current_exe() {
-        nextest.env(RUNNER, format!("{} run-test", own.display()));
-    }
+    // Not this process's own program, which the compilation may have replaced.
+    nextest.env(RUNNER, format!("{} run-test", target_folder().join("debug/xtask").display()));
     set(&mut nextest);
     println!("\n$ {}", line_of(&nextest));
     let succeeded = nextest.status().is_ok_and(|status| status.success());
@@ -55,9 +51,8 @@ pub(super) fn run(tally: &mut Tally, set: impl Fn(&mut Command)) {
 
 /// Runs the examples in the documentation.
 pub(super) fn documentation(tally: &mut Tally, set: impl Fn(&mut Command)) {
-    let mut arguments = vec!["--doc"];
-    arguments.extend(DOCUMENTED.iter().flat_map(|package| ["--package", package]));
-    by_cargo(tally, &arguments, &set);
+    // Of the workspace, for what it links to has been compiled with these features; most have `doctest = false`.
+    by_cargo(tally, &[&["--workspace", "--doc"][..], &FEATURES].concat(), &set);
 }
 
 /// Takes the tests of nextest's report, which is in JUnit's form.
