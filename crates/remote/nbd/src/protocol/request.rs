@@ -95,13 +95,11 @@ impl Request {
         Ok(Self { flags, command, cookie, offset, len })
     }
 
-    /// How many bytes of payload follow.
+    /// How many bytes of payload follow: those of every write, though the protocol asks clients with extended headers
+    /// to set a flag as well. qemu (10.0) does not, and sends the data; to read none would take it for a request.
     pub(crate) fn payload(&self, headers: Headers) -> u64 {
-        let follows = match headers {
-            Headers::Extended => self.flags.contains(CommandFlags::PAYLOAD_LEN),
-            _ => self.command == Command::Write,
-        };
-        if follows { self.len } else { 0 }
+        let is_flagged = headers == Headers::Extended && self.flags.contains(CommandFlags::PAYLOAD_LEN);
+        if is_flagged || self.command == Command::Write { self.len } else { 0 }
     }
 }
 
@@ -124,5 +122,15 @@ mod tests {
             prop_assert_eq!((read.offset, read.len), (offset, len));
             prop_assert_eq!(read.payload(headers), if command == Command::Write { len } else { 0 });
         }
+    }
+
+    #[test]
+    fn regression_a_write_with_extended_headers_has_a_payload_without_the_flag() {
+        let of = |command, flags| {
+            Request { flags, command, cookie: 1, offset: 0, len: 7 }.payload(Headers::Extended)
+        };
+        assert_eq!(of(Command::Write, CommandFlags::FUA), 7);
+        assert_eq!(of(Command::BlockStatus, CommandFlags::PAYLOAD_LEN), 7);
+        assert_eq!(of(Command::Trim, CommandFlags::FUA), 0);
     }
 }
