@@ -7,6 +7,7 @@ use crate::{Entry, Skip, scratch, tool, walk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The configuration mke2fs runs with: the feature sets, block size, inode size and bytes per inode that
 /// e2fsprogs 1.47 has on Debian 12. Features that only some distributions add (`orphan_file`,
@@ -53,7 +54,7 @@ pub const CONFIG: &str = "\
 \t}
 ";
 
-/// The UUID given to volumes whose arguments name none, so that runs repeat.
+/// The UUID given to volumes whose arguments name none, so that runs repeat; journals have their own.
 pub const UUID: &str = "11111111-2222-4333-8444-555555555555";
 
 /// Makes a volume: `mke2fs(&["-t", "ext4"], image, "64M")`; quiet, forced, with [`CONFIG`] and, unless the
@@ -81,7 +82,8 @@ pub fn try_mke2fs(args: &[&str], image: &Path, size: &str) -> Result<tool::Said,
     let mut mke2fs = tool::need("mke2fs")?;
     mke2fs.env("MKE2FS_CONFIG", config()).args(["-q", "-F"]);
     if !args.contains(&"-U") {
-        mke2fs.args(["-U", UUID]);
+        let is_journal = args.iter().any(|arg| arg.split(',').any(|feature| feature == "journal_dev"));
+        mke2fs.args(["-U", &if is_journal { own_uuid() } else { UUID.to_owned() }]);
     }
     // A second -E would replace the first, so the hash seed joins the one there is.
     let options = args.iter().position(|arg| *arg == "-E").and_then(|at| args.get(at + 1));
@@ -92,6 +94,14 @@ pub fn try_mke2fs(args: &[&str], image: &Path, size: &str) -> Result<tool::Said,
         None => seed,
     };
     Ok(tool::run(mke2fs.args(args).args(["-E", &options]).arg(image).arg(size)))
+}
+
+/// A UUID that no other volume of a test has: e2fsck looks for a journal by its UUID among all devices of the host, and
+/// would find the volume of another test on a loop device.
+pub(crate) fn own_uuid() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("57e55000-1111-4222-8333-{:06x}{number:06x}", std::process::id())
 }
 
 fn config() -> &'static Path {

@@ -8,13 +8,13 @@ mod drawn;
 
 pub use drawn::{Drawn, drawn};
 
+use crate::e2fsprogs::own_uuid;
 use crate::mount::KernelMount;
 use crate::{Skip, debugfs_write, mke2fs, scratch};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// One way to make a volume.
@@ -185,9 +185,7 @@ impl Combo {
 /// If that fails.
 pub fn attach_journal(image: &Path, journal: &Path, block_size: u32) -> Result<(), Skip> {
     let _ = fs::remove_file(journal); // of the volume before
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let uuid = format!("57e55000-1111-4222-8333-{:06x}{number:06x}", std::process::id());
+    let uuid = own_uuid();
     mke2fs(&["-O", "journal_dev", "-b", &block_size.to_string(), "-U", &uuid], journal, "32M")?;
     let uuid = format!("ssv journal_uuid {uuid}");
     debugfs_write(image, &["feature has_journal", "ssv journal_inum 0", "ssv journal_dev 1", &uuid])?;
