@@ -42,7 +42,7 @@ const fn turn(
     Turn { name, words, cases, mounts }
 }
 
-const TURNS: [Turn; 11] = [
+const TURNS: [Turn; 12] = [
     turn("crash", &["crash", "--points", "5000"], (5000, "states"), false),
     turn("remote", &["remote", "--runs", "100"], (100, "runs"), false),
     turn("conform", &["conform", "--minutes", "1"], (60, "seconds"), true),
@@ -54,6 +54,7 @@ const TURNS: [Turn; 11] = [
     turn("resize", &["resize", "--pairs", "15"], (15, "pairs"), true),
     turn("salvage", &["salvage", "--runs", "1"], (5, "volumes"), false),
     turn("soak", &["soak", "--minutes", "1"], (60, "seconds"), false),
+    turn("tests", &["tests"], (35, "tests"), true),
 ];
 
 /// What is known of a hunt from all runs on this machine.

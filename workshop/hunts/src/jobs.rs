@@ -16,3 +16,4 @@ pub(crate) mod salvage;
 pub(crate) mod sanitize;
 pub(crate) mod soak;
 pub(crate) mod stress;
+pub(crate) mod tests;

@@ -19,6 +19,7 @@
 //! | `sanitize` | the library for C under AddressSanitizer, ThreadSanitizer and Miri (see [`jobs::sanitize`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`jobs::soak`]) |
 //! | `stress` | stress programs on a mount of every kind of volume (see [`jobs::stress`]) |
+//! | `tests` | the hunts among the tests of the crates, with all of their work (see [`jobs::tests`]) |
 //!
 //! Exit status: 0 nothing was found, 1 something was or the hunt failed, 2 usage.
 
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 /// A hunt: its name, and what runs it with its options and returns whether nothing was found.
 type Hunt = (&'static str, fn(&[&str]) -> bool);
 
-const HUNTS: [Hunt; 17] = [
+const HUNTS: [Hunt; 18] = [
     ("all", all::run),
     ("boot", jobs::boot::run),
     ("ceph", jobs::ceph::run),
@@ -48,6 +49,7 @@ const HUNTS: [Hunt; 17] = [
     ("sanitize", jobs::sanitize::run),
     ("soak", jobs::soak::run),
     ("stress", jobs::stress::run),
+    ("tests", jobs::tests::run),
 ];
 
 fn main() -> ExitCode {

@@ -8,6 +8,7 @@
 //! | [`scratch`], [`job_folder`] | temporary directories of a process, removed although it was killed |
 //! | [`steps`] | cargo, the workspace's directories, and options of jobs |
 //! | [`mod@walk`], [`entry`], [`xattr`] | what is in a directory, entry by entry |
+//! | [`hunt`] | the seed of what draws at random, and how much of it is done |
 //! | [`install`] | Debian's packages for what the host lacks |
 //! | [`workspace`] | the packages of this workspace |
 //! | [`wait`] | the wait for what happens at its own time |
@@ -20,6 +21,7 @@
 pub mod ended;
 pub mod entry;
 pub mod error;
+pub mod hunt;
 pub mod install;
 pub mod job_folder;
 pub mod scratch;

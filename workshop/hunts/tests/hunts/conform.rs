@@ -2,7 +2,7 @@
 
 use hectare_hunts::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_hunts::kill_test::Ended;
-use hectare_oracle::{scratch, skip, skip_part};
+use hectare_oracle::{hunt, scratch, skip, skip_part};
 use std::path::PathBuf;
 
 /// Calls of a sequence.
@@ -11,6 +11,11 @@ const STEPS: u32 = 240;
 const EXERCISE: u32 = 120;
 /// Steps of each concurrent worker.
 const TOGETHER: u32 = 150;
+
+/// The seed of all, as short as one types it.
+fn seed() -> u64 {
+    hunt::seed("conform") % 1_000_000
+}
 
 fn conform(name: &str) -> Result<(Conform, PathBuf), hectare_oracle::Skip> {
     let folder = scratch::fresh(name);
@@ -44,7 +49,7 @@ fn random_calls_answer_as_with_the_kernel() {
     };
     let mut all = Done::default();
     for set in SETS {
-        match conform.sequence(set, 1, STEPS) {
+        match conform.sequence(set, seed(), STEPS) {
             Ok(done) => all = Done { calls: all.calls + done.calls, refused: all.refused + done.refused },
             Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
             Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
@@ -63,7 +68,7 @@ fn a_file_holds_what_a_model_and_the_kernel_hold() {
         Err(reason) => skip!(NAME, reason),
     };
     for set in EXERCISES {
-        match conform.exercise(set, 1, EXERCISE) {
+        match conform.exercise(set, seed(), EXERCISE) {
             Ok(()) => {}
             Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
             Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
@@ -80,7 +85,7 @@ fn several_at_once_find_what_they_would_in_the_kernel() {
         Err(reason) => skip!(NAME, reason),
     };
     for set in CREWS {
-        match conform.crew(set, 1, TOGETHER) {
+        match conform.crew(set, seed(), TOGETHER) {
             Ok(()) => {}
             Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
             Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),

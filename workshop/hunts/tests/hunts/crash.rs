@@ -1,18 +1,14 @@
 //! Some thousand crashes; `cargo hunt crash` tests more.
 
 use hectare_hunts::crash::{At, Failure, Format, Image, Kept, Progress, Search, Workload, explore, look_at};
-
-/// The seed of the tests; `HECTARE_SEED` sets another.
-fn seed() -> u64 {
-    std::env::var("HECTARE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
-}
+use hectare_oracle::hunt;
 
 fn search<'a>(workloads: &'a [Workload], points: u64) -> Search<'a> {
     Search {
         workloads,
         format: None,
-        seed: seed(),
-        points,
+        seed: hunt::seed("crash"),
+        points: hunt::share(points),
         threads: 2,
         oracle: None,
         flushes_lie: false,
@@ -59,7 +55,7 @@ fn survive(workloads: &[Workload], points: u64) {
     let search = Search { oracle: Some((oracle, 200)), ..search(workloads, points) };
     let (progress, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
     assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
-    assert!(progress.total() >= points, "{progress:?}");
+    assert!(progress.total() >= hunt::share(points), "{progress:?}");
 }
 
 macro_rules! survives {
@@ -167,7 +163,8 @@ once_failed! {
 
 #[test]
 fn a_device_that_lies_about_flushes_is_found_out() {
-    let search = Search { flushes_lie: true, ..search(&[Workload::Names, Workload::Append], 3000) };
+    let workloads = [Workload::Names, Workload::Append];
+    let search = Search { flushes_lie: true, points: 3000, ..search(&workloads, 3000) };
     let (_, failure) = explore(&search, &|_: &Progress| {}).unwrap();
     let failure = failure.expect("what a sync promised is lost when nothing was flushed");
     let at = failure.at.expect("a crash and not the run");

@@ -2,6 +2,7 @@
 
 use hectare_hunts::durability::Checked;
 use hectare_hunts::kill_test::{Ended, Killed};
+use hectare_oracle::hunt;
 use hectare_oracle::scratch;
 use hectare_oracle::skip;
 
@@ -11,7 +12,7 @@ fn what_was_synced_survives_the_death_of_the_server() {
     let folder = scratch::fresh("killed");
     std::fs::create_dir(&folder).unwrap();
     let program = &crate::program();
-    let mut killed = match Killed::new(program, &folder, 11) {
+    let mut killed = match Killed::new(program, &folder, hunt::seed("killed") % 1_000_000) {
         Ok(killed) => killed,
         Err(Ended::Skip(reason)) => skip!(NAME, reason),
         Err(Ended::Failed(what)) => panic!("{what}"),

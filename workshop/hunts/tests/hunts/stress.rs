@@ -2,7 +2,7 @@
 
 use hectare_hunts::kill_test::Ended;
 use hectare_hunts::stress::{Kind, Stress};
-use hectare_oracle::{scratch, skip, skip_part};
+use hectare_oracle::{hunt, scratch, skip, skip_part};
 use std::time::Duration;
 
 /// Mapped by extents and by blocks.
@@ -21,7 +21,11 @@ fn what_stress_programs_leave_is_sound_and_read_alike_by_the_kernel() {
         Err(reason) => skip!(NAME, reason),
     };
     for name in KINDS {
-        let figures = match stress.run(Kind::named(name).unwrap(), 1, Duration::from_secs(2)) {
+        let figures = match stress.run(
+            Kind::named(name).unwrap(),
+            hunt::seed("stress") % 1_000_000,
+            Duration::from_secs(2),
+        ) {
             Ok(figures) => figures,
             Err(Ended::Skip(reason)) => return skip_part!(format!("{NAME}, {name}"), reason),
             Err(Ended::Failed(what)) => panic!("{name}: {what}"),

@@ -13,7 +13,7 @@ use hectare_engine::{
     Caller, Changes, Creation, DataMode, FallocateMode, NewNode, OpenOptions, RenameMode, Timestamp, Volume,
 };
 use hectare_ext4::checksum::crc32c;
-use hectare_oracle::{Entry, What, compare, debugfs, scratch, skip};
+use hectare_oracle::{Entry, What, compare, debugfs, hunt, scratch, skip};
 use hectare_units::Bytes;
 use hectare_units::random::SplitMix64;
 use std::fs;
@@ -297,10 +297,12 @@ fn one_change(volume: &Volume, random: &mut SplitMix64) {
 #[test]
 fn random_changes_are_recovered_after_every_sync() {
     let test = "fast_written::random_changes";
-    let seeds = if crate::common::long(test) { 300 } else { 8 };
+    // A seed for each format, ten of each in a hunt.
+    let (first, seeds) = (hunt::seed(test), hunt::share(10) * FORMATS.len() as u64);
     let mut fast = 0;
-    for seed in 0..seeds {
-        let (name, args) = FORMATS[seed as usize % FORMATS.len()];
+    for nr in 0..seeds {
+        let seed = first.wrapping_add(nr);
+        let (name, args) = FORMATS[nr as usize % FORMATS.len()];
         println!("{name}, seed {seed}");
         let mut random = SplitMix64::new(seed);
         let checked = prepared(args).and_then(|held| {

@@ -10,7 +10,7 @@ use hectare_engine::{
     Caller, Changes, Creation, Error, FallocateMode, InodeFlags, NewNode, OpenFile, OpenOptions, QuotaKind,
     QuotaLimits, QuotaRecord, RenameMode, Timestamp, Volume, XattrHow, on_behalf,
 };
-use hectare_oracle::{skip, skip_part};
+use hectare_oracle::{hunt, skip, skip_part};
 use hectare_units::{InodeNr, random};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
@@ -144,8 +144,8 @@ fn random_operations_of_many_users_keep_the_sums_that_e2fsck_counts() {
                 continue;
             }
         };
-        let (mut random, mut names) = (Random(7), Vec::new());
-        for round in 0..10 {
+        let (mut random, mut names) = (Random(hunt::seed(&format!("quotas, {name}"))), Vec::new());
+        for round in 0..hunt::share(10) {
             let held = in_memory(&bytes);
             for n in 0..4 {
                 let _ = held.volume.create_dir(format!("d{n}"), owned(0, 0));

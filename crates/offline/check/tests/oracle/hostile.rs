@@ -5,7 +5,7 @@ use crate::support::{load, options};
 use hectare_check::{Options, check};
 use hectare_device::{Device, MemoryDevice, TraceDevice};
 use hectare_oracle::trees::Random;
-use hectare_oracle::{Scale, filled, skip_part};
+use hectare_oracle::{Scale, filled, hunt, skip_part};
 use hectare_units::Bytes;
 
 #[test]
@@ -19,6 +19,7 @@ fn no_volume_at_all_is_a_report() {
 /// Damage heaps up: up to 40 stretches of a volume are overwritten, then it is restored.
 #[test]
 fn heaps_of_damage_end_in_a_report() {
+    let seed = hunt::seed("heaps of damage");
     for (combo, tree) in volumes() {
         let filled = match filled(&combo, tree, &Scale::SMALL) {
             Ok(filled) => filled,
@@ -31,8 +32,8 @@ fn heaps_of_damage_end_in_a_report() {
         assert!(check(&trace, &options()).unwrap().is_clean());
         let reads = trace.take();
         let device = trace.inner();
-        let mut random = Random::new(&format!("heaps {} {}", combo.name, tree.name()));
-        for _ in 0..10 {
+        let mut random = Random::new(&format!("heaps {} {} {seed}", combo.name, tree.name()));
+        for _ in 0..hunt::share(10) {
             let mut undo = Vec::new();
             for _ in 0..40 {
                 let (at, _) = choose(device, &reads, &mut random);

@@ -156,7 +156,7 @@ fn a_repair_survives_power_cuts() {
         Err(reason) => skip!("repair crash::a_repair_survives_power_cuts", reason),
     };
     let keep = std::env::var_os("HECTARE_KEEP");
-    let (wanted, mut seed) = (number("HECTARE_TRIALS", 300), number("HECTARE_SEED", 1));
+    let (wanted, mut seed) = (number("HECTARE_TRIALS", 60), number("HECTARE_SEED", 1));
     let mut sum = Sum::default();
     while sum.states < wanted {
         let mut random = Random::new(seed);

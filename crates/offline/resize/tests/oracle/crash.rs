@@ -350,7 +350,7 @@ fn judge_all(test: &str, count: usize) {
 
 #[test]
 fn a_power_cut_loses_nothing() {
-    judge_all("a_power_cut_loses_nothing", 10);
+    judge_all("a_power_cut_loses_nothing", 4);
 }
 
 #[test]
