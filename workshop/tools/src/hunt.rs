@@ -1,7 +1,7 @@
 //! How tests that draw at random are seeded, and how much they do: a hunt in a test's place.
 //!
-//! `make test` sets the seed ([`SEED`]), which follows from the commit, so that each commit is tried by other draws than
-//! the one before, and each run of one commit by the same. There such a test does a tenth of its work; `make hunt`
+//! `make test` sets the seed ([`SEED`]), which follows from the commit, so that each commit is tried by other draws
+//! than the one before, and each run of one commit by the same. There such a test does a tenth of its work; `make hunt`
 //! runs it with fresh seeds and all of it ([`WHOLE`]). A failing test prints the seed that repeats it.
 
 /// Names the seed: a number.
