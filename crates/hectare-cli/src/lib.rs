@@ -62,6 +62,7 @@ pub mod shared {
     pub use crate::failure::{Failure, Outcome, tell};
     pub use crate::image_device::Hold;
     pub use crate::logical::device;
+    pub use crate::markup::escaped;
     pub use crate::name::{JsonName, shown};
     pub use crate::output::{Output, reason, write_file};
     pub use crate::partition_args::Part;

@@ -4,8 +4,19 @@
 //! all and become spaces.
 
 /// Text for between tags and inside double quotes.
-pub(crate) fn escaped(text: &str) -> String {
-    html_escape::encode_double_quoted_attribute(&text.replace(char::is_control, " ")).into_owned()
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c => escaped.push(if c.is_control() { ' ' } else { c }),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]

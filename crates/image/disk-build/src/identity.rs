@@ -8,7 +8,7 @@
 
 use hectare_mkfs::Derivation;
 use hectare_units::u64_of;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 

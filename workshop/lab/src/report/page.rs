@@ -5,8 +5,8 @@
 use super::Report;
 use super::chart::{Chart, charts};
 use super::series::{Group, groups};
-use super::svg::escaped;
 use super::table::cells;
+use hectare_cli::shared::escaped;
 use std::fmt::Write;
 
 /// The style of all pages.

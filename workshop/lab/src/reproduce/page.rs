@@ -6,7 +6,7 @@ use super::bars::{bars, color, curves};
 use super::text::{cells, labelled};
 use super::{Part, Reproduction};
 use crate::report::page::{STYLE, table};
-use crate::report::svg::escaped;
+use hectare_cli::shared::escaped;
 use std::fmt::Write;
 
 /// Bars are wide enough to be read on a narrow screen as well.

@@ -1,6 +1,6 @@
 //! The regular expressions of file contexts.
 //!
-//! libselinux takes them as PCRE2 does, over bytes, a dot being any byte. The crate `regex` has the common
+//! libselinux takes them as PCRE2 does, over bytes, a dot being any byte. The crate `regex-automata` has the common
 //! subset with time linear in the path, so no policy can make a build hang. What only PCRE has, and what the
 //! two read differently, is refused: look-around, back-references, possessive repetition, `{` that repeats
 //! nothing, sets inside sets, unusual escapes. Debian's and Android's policies have none of these.
@@ -8,7 +8,7 @@
 //! Hazard: libselinux puts `^` and `$` around an expression without parentheses, so `/a|/b` would match
 //! `/ax`. An alternative outside of parentheses is refused, too.
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex_automata::{meta::Regex, util::syntax};
 
 /// The memory that one compiled expression may take.
 const SIZE_MAX: usize = 1 << 20;
@@ -36,12 +36,11 @@ impl Pattern {
         }
         let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
         // PCRE's `$` is also before a final line feed.
-        let regex = RegexBuilder::new(&format!("^(?:{text})\\n?$"))
-            .unicode(false)
-            .dot_matches_new_line(true)
-            .size_limit(SIZE_MAX)
-            .nest_limit(DEPTH_MAX)
-            .build()
+        let bytes = syntax::Config::new().unicode(false).utf8(false);
+        let regex = Regex::builder()
+            .syntax(bytes.dot_matches_new_line(true).nest_limit(DEPTH_MAX))
+            .configure(Regex::config().utf8_empty(false).nfa_size_limit(Some(SIZE_MAX)))
+            .build(&format!("^(?:{text})\\n?$"))
             .map_err(|error| {
                 let said = error.to_string();
                 let reason = said.lines().last().unwrap_or_default().trim().to_owned();
