@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
+use hectare_tools::hunt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,7 +34,7 @@ fn holds(target: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let work = tempfile::tempdir().unwrap();
     let (input, said) = (work.path().join("input"), work.path().join("said"));
-    let seconds = if std::env::var_os("HECTARE_LONG").is_some() { SECONDS_LONG } else { SECONDS };
+    let seconds = if hunt::is_long() { SECONDS_LONG } else { SECONDS };
     let script = format!("ulimit -v {ADDRESS_SPACE_KIB} && exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_fuzz"), target, "--smoke", &seconds.to_string()]);

@@ -2,12 +2,14 @@
 //!
 //! `make test` sets the seed ([`SEED`]), which follows from the commit, so that each commit is tried by other draws
 //! than the one before, and each run of one commit by the same. There such a test does a tenth of its work; `make hunt`
-//! runs it with fresh seeds and all of it ([`WHOLE`]). A failing test prints the seed that repeats it.
+//! runs it with fresh seeds and all of it ([`LONG`]). A failing test prints the seed that repeats it.
+
+use std::fmt::Display;
 
 /// Names the seed: a number.
 pub const SEED: &str = "HECTARE_SEED";
-/// Set to `1`, hunts do all of their work.
-pub const WHOLE: &str = "HECTARE_HUNT";
+/// Set to `1`, hunts do all of their work, and tests run that take minutes.
+pub const LONG: &str = "HECTARE_LONG";
 
 /// The seed of a hunt: its own for each name. It is printed, for whom the hunt fails.
 ///
@@ -30,13 +32,26 @@ fn given() -> u64 {
 /// How much of its work a hunt does: a tenth, at least 1, or all of it in `make hunt`.
 #[must_use]
 pub fn share(whole: u64) -> u64 {
-    if is_whole() { whole } else { whole.div_ceil(10) }
+    if is_long() { whole } else { whole.div_ceil(10) }
 }
 
 /// Whether hunts do all of their work.
 #[must_use]
-pub fn is_whole() -> bool {
-    std::env::var(WHOLE).is_ok_and(|value| value == "1")
+pub fn is_long() -> bool {
+    std::env::var(LONG).is_ok_and(|value| value == "1")
+}
+
+/// Whether hunts do all of their work; else that this is left out is recorded as a skip of a part.
+///
+/// # Panics
+/// If `HECTARE_REQUIRE_ALL=1` and it would be skipped.
+#[must_use]
+pub fn long(what: impl Display) -> bool {
+    let is_long = is_long();
+    if !is_long {
+        crate::skip_part!(what, format!("long; set {LONG}=1"));
+    }
+    is_long
 }
 
 #[cfg(test)]
@@ -51,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_share_is_a_tenth_and_never_nothing() {
-        if !is_whole() {
+        if !is_long() {
             assert_eq!([0, 1, 10, 11, 250].map(share), [0, 1, 1, 2, 25]);
         }
     }

@@ -4,6 +4,7 @@
 use crate::feature::Incompat;
 use crate::raw;
 use crate::superblock::{self, SuperBlock};
+use hectare_oracle::hunt;
 use proptest::prelude::ProptestConfig;
 use zerocopy::FromZeros;
 
@@ -12,10 +13,7 @@ const LONG: u32 = 50;
 
 /// `cases` cases, or [`LONG`] times as many in a long run, which is listed as left out otherwise.
 pub(crate) fn cases(test: &str, cases: u32) -> ProptestConfig {
-    let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
-    if !long {
-        hectare_oracle::skip_part!(format!("{test}, {LONG} times as many cases"), "long; set HECTARE_LONG=1");
-    }
+    let long = hunt::long(format!("{test}, {LONG} times as many cases"));
     let cases = if long { cases.saturating_mul(LONG) } else { cases };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

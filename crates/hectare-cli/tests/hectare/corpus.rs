@@ -3,7 +3,7 @@
 
 use crate::report::same_fields;
 use crate::support::{digest, hectare, hectare_within};
-use hectare_oracle::{corpus, skip, skip_part, unpacked};
+use hectare_oracle::{corpus, hunt, skip, unpacked};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -85,8 +85,7 @@ fn no_broken_image_breaks_a_command() {
         Ok(images) => images,
         Err(reason) => skip!("cli corpus::no_broken_image", reason),
     };
-    if !std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1") {
-        skip_part!("cli corpus::no_broken_image, two thirds of the images", "long; set HECTARE_LONG=1");
+    if !hunt::long("cli corpus::no_broken_image, two thirds of the images") {
         images = images.into_iter().step_by(3).collect();
     }
     let next = AtomicUsize::new(0);

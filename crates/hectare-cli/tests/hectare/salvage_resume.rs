@@ -3,7 +3,7 @@
 
 use crate::BINARY;
 use crate::support::{Bench, hectare};
-use hectare_oracle::{What, assert_same, is_root, mke2fs, skip, skip_part, walk};
+use hectare_oracle::{What, assert_same, hunt, is_root, mke2fs, skip, walk};
 use hectare_units::random;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -71,11 +71,8 @@ fn runs_that_are_killed_at_any_time_give_the_same_in_the_end() {
     let all = began.elapsed();
     let expected = walk(&whole);
     let what = What { owners: is_root(), ..What::all() };
-    let is_long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
-    if !is_long {
-        skip_part!(format!("{name}, 300 of them"), "long; set HECTARE_LONG=1");
-    }
-    let mut state = 5_u64;
+    let is_long = hunt::long(format!("{name}, 300 of them"));
+    let mut state = hunt::seed(name);
     let mut below = |end: u64| {
         state = state.wrapping_add(random::STEP);
         random::mixed(state) % end.max(1)

@@ -1,7 +1,7 @@
 //! What C can get wrong, and what can go wrong below: an error each, and nothing else.
 
 use crate::installed::{Installed, compilers, here};
-use hectare_oracle::skip_part;
+use hectare_oracle::{hunt, skip_part};
 use std::path::Path;
 
 fn assert_clean(image: &Path) {
@@ -39,7 +39,7 @@ fn a_device_that_fails_at_any_call_gives_errors_and_a_volume_that_is_whole() {
         let images = installed.path(&format!("{compiler}-images"));
         std::fs::create_dir(&images).unwrap();
         let faults = installed.compiled(compiler, &here("tests/programs/faults.c"));
-        let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
+        let long = hunt::is_long();
         let words = |step, every| [images.to_str().unwrap(), step, every];
         installed.run(&faults, &words("29", "1"));
         let every = if long { "1" } else { "16" };

@@ -4,7 +4,7 @@
 //! A failure names the seed, the operation and its number; the operations before it are those of the seed.
 
 use crate::installed::{Installed, compilers, here};
-use hectare_oracle::{is_root, skip_part};
+use hectare_oracle::{hunt, is_root, skip_part};
 use hectare_units::random::SplitMix64;
 use std::path::Path;
 
@@ -142,7 +142,7 @@ fn same(installed: &Installed, compiler: &str, seed: u64, count: usize, watched:
 #[test]
 fn random_operations_give_what_they_give_on_the_host() {
     let installed = Installed::new();
-    let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
+    let long = hunt::is_long();
     for compiler in compilers() {
         for seed in 1..=if long { 50 } else { 1 } {
             same(&installed, compiler, seed, 10_000, false);

@@ -15,15 +15,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whether the long versions run; records what is left out otherwise.
-pub(crate) fn long(what: &str) -> bool {
-    let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
-    if !long {
-        hectare_oracle::skip_part!(what, "long; set HECTARE_LONG=1");
-    }
-    long
-}
-
 /// Whether an error is that of a device that failed (`EIO`).
 pub(crate) fn is_io(error: &Error) -> bool {
     matches!(error, Error::Device(error) if error.raw_os_error() == 5)

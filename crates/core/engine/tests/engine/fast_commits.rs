@@ -10,6 +10,7 @@ use crate::common::{
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::checksum::crc32c;
+use hectare_oracle::hunt::{self, long};
 use hectare_oracle::{
     Entry, KernelMount, Kind, Skip, Time, What, assert_clean, assert_same, compare, debugfs, mke2fs, scratch,
     skip, walk,
@@ -383,9 +384,9 @@ fn one_change(root: &Path, random: &mut SplitMix64) {
 #[test]
 fn random_changes_that_the_kernel_synced_are_there() {
     let test = "fast_commits::random_changes";
-    let seeds = if crate::common::long(test) { 200 } else { 18 };
-    let mut commits = 0;
-    for seed in 0..seeds {
+    let seeds = if long(test) { 200 } else { 18 };
+    let (first, mut commits) = (hunt::seed(test) % 1_000_000, 0);
+    for seed in first..first + seeds {
         let (name, args, options) = FORMATS[seed as usize % FORMATS.len()];
         let mut random = SplitMix64::new(seed);
         let left = left_by_the_kernel(args, options, has_fast_commits, prepare, |root| {
@@ -518,7 +519,7 @@ fn damaged_fast_commits_do_not_count_and_those_before_do() {
 #[test]
 fn hostile_fast_commits_are_refused_or_done_without_a_panic() {
     let test = "fast_commits::hostile_fast_commits";
-    let rounds = if crate::common::long(test) { 20_000 } else { 600 };
+    let rounds = if long(test) { 20_000 } else { 600 };
     let (mut done, mut refused) = (0, 0);
     for (_, args, options) in &FORMATS[..5] {
         let left = match left_by_the_kernel(args, options, has_fast_commits, prepare, some_of_each) {

@@ -13,6 +13,7 @@ use hectare_engine::{
     Caller, Changes, Creation, DataMode, FallocateMode, NewNode, OpenOptions, RenameMode, Timestamp, Volume,
 };
 use hectare_ext4::checksum::crc32c;
+use hectare_oracle::hunt::long;
 use hectare_oracle::{Entry, What, compare, debugfs, hunt, scratch, skip};
 use hectare_units::Bytes;
 use hectare_units::random::SplitMix64;
@@ -352,7 +353,7 @@ fn what_is_recorded_already_is_not_recorded_again() {
 #[test]
 fn the_kernel_and_the_engine_recover_the_same_at_any_moment() {
     let test = "fast_written::the_kernel_and_the_engine";
-    let rounds = if crate::common::long(test) { 400 } else { 24 };
+    let rounds = if long(test) { 400 } else { 24 };
     let what = What { holes: None, ..What::all() };
     for (name, args) in &FORMATS[..2] {
         let before = match prepared(args) {
@@ -364,7 +365,7 @@ fn the_kernel_and_the_engine_recover_the_same_at_any_moment() {
         };
         let recorder = Arc::new(RecordDevice::new(MemoryDevice::from_bytes(&before)));
         let volume = Volume::open(Arc::clone(&recorder) as Arc<dyn Device>, options()).unwrap();
-        let mut random = SplitMix64::new(11);
+        let mut random = SplitMix64::new(hunt::seed(test));
         some_of_each(&volume);
         for n in 0..60 {
             one_change(&volume, &mut random);

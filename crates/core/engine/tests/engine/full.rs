@@ -1,9 +1,8 @@
 //! Volumes at their limits: full of data, full of names, out of inodes, out of links.
 
-use crate::common::{
-    InMemory, assert_clean_but_wide_bytes, close_clean, format_bytes, in_memory, long, pattern,
-};
+use crate::common::{InMemory, assert_clean_but_wide_bytes, close_clean, format_bytes, in_memory, pattern};
 use hectare_engine::{Caller, Creation, Error, FallocateMode, InodeFlags, LINKS_MAX, NewNode, XattrHow};
+use hectare_oracle::hunt::long;
 use hectare_oracle::skip;
 use hectare_units::InodeNr;
 

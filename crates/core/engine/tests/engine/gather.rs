@@ -296,7 +296,7 @@ fn cut_power(
     let points: Vec<usize> = states.points().collect();
     assert!(points.len() > 10, "{name}: {}", points.len());
     // Some of them, from another on for each seed; all in a hunt.
-    let step = if hunt::is_whole() { 1 } else { points.len().div_ceil(8) };
+    let step = if hunt::is_long() { 1 } else { points.len().div_ceil(8) };
     let first = usize::try_from(hunt::seed(name) % 8).unwrap() % step;
     for point in points.into_iter().skip(first).step_by(step) {
         let what = format!("{name}, point {point}");

@@ -1,8 +1,9 @@
 //! Many names in one directory.
 
-use crate::common::{format_bytes, in_memory, long, save};
+use crate::common::{format_bytes, in_memory, save};
 use hectare_device::{Device, FileOptions};
 use hectare_engine::{Cookie, Creation, NewNode, OpenOptions, Volume};
+use hectare_oracle::hunt::long;
 use hectare_oracle::skip;
 use hectare_units::InodeNr;
 use std::collections::HashSet;

@@ -7,11 +7,12 @@
 //! must then have changed nothing.
 
 use crate::common::{
-    InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, journalling_data, long, pattern,
+    InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, journalling_data, pattern,
 };
 use hectare_engine::{
     Changes, Creation, Error, Kind, NewNode, OpenFile, OpenOptions, Policy, RenameMode, Volume, XattrHow,
 };
+use hectare_oracle::hunt::long;
 use hectare_oracle::{Skip, skip};
 use hectare_units::InodeNr;
 use proptest::collection::vec;

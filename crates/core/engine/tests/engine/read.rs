@@ -1,6 +1,7 @@
 //! What mke2fs and the kernel wrote, read by the engine: every combination, every tree.
 
-use crate::common::{entries_of, long, open_read_only, what_of};
+use crate::common::{entries_of, open_read_only, what_of};
+use hectare_oracle::hunt::long;
 use hectare_oracle::{Combo, Scale, Tree, assert_same, combos, filled, skip, skip_part};
 
 fn read(combo: &Combo, tree: Tree, scale: &Scale) {

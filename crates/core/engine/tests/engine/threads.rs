@@ -2,8 +2,9 @@
 //! they lose their names. A watchdog ends a deadlock; afterwards every count is right, and e2fsck finds the
 //! volume clean.
 
-use crate::common::{InMemory, close_clean, entries_of, format_bytes, in_memory_with, long, pattern};
+use crate::common::{InMemory, close_clean, entries_of, format_bytes, in_memory_with, pattern};
 use hectare_engine::{Changes, Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_oracle::hunt::long;
 use hectare_oracle::trees::Random;
 use hectare_oracle::{What, assert_same, skip};
 use hectare_units::InodeNr;

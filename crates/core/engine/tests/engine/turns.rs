@@ -4,10 +4,11 @@
 
 mod model;
 
-use crate::common::{long, try_open_image};
+use crate::common::try_open_image;
 use hectare_device::FileOptions;
 use hectare_engine::{JournalDevice, OpenOptions, Volume};
 use hectare_oracle::feature_matrix::{Drawn, attach_journal, drawn};
+use hectare_oracle::hunt::{self, long};
 use hectare_oracle::loops::Access;
 use hectare_oracle::trees::Random;
 use hectare_oracle::{
@@ -18,7 +19,6 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Operations of a round.
 const OPS: u32 = 60;
@@ -160,34 +160,28 @@ fn the_kernel_and_the_engine_change_every_kind_of_volume_in_turn() {
     }
 }
 
-/// The seed of this night: `HECTARE_SEED`, or the number of the day.
-fn tonight() -> u64 {
-    let given = std::env::var("HECTARE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let today = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
-    given.unwrap_or_else(today)
-}
-
-/// A long run has other sets every night; `HECTARE_SETS` says how many.
+/// `HECTARE_SETS` says how many sets a long run has.
 #[test]
 fn the_kernel_and_the_engine_change_random_kinds_of_volumes_in_turn() {
     if let Err(reason) = hectare_oracle::tool::need("mke2fs") {
         skip!("turns::random_kinds", reason);
     }
-    let (seed, count, rounds) = if long("turns, random sets of the night") {
+    let seed = hunt::seed("turns");
+    let (count, rounds) = if long("turns, more random sets") {
         let asked = std::env::var("HECTARE_SETS").ok().and_then(|count| count.parse().ok());
-        (tonight(), asked.unwrap_or(DRAWN.0), DRAWN.1)
+        (asked.unwrap_or(DRAWN.0), DRAWN.1)
     } else {
-        (1, 2, 2)
+        (2, 2)
     };
     let temporary = tempfile::tempdir().unwrap();
     let mut failed = Vec::new();
     for set in drawn(seed, count).unwrap() {
-        eprintln!("HECTARE_SEED={seed}: {set:?}");
+        eprintln!("{set:?}");
         let _ = fs::remove_file(temporary.path().join("image")); // of the set before
         let label = format!("turns, {}", set.combo.name);
         if catch_unwind(|| turns(label, &set, rounds, temporary.path())).is_err() {
             failed.push(set.combo.name);
         }
     }
-    assert!(failed.is_empty(), "HECTARE_SEED={seed}: {failed:?} failed, each with a report above");
+    assert!(failed.is_empty(), "{failed:?} failed, each with a report above");
 }

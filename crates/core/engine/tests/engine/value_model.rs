@@ -1,8 +1,9 @@
 //! Random operations on attributes of any size, by the kernel and by us in turn, against a model in memory.
 
-use crate::common::{long, open_image, pattern};
+use crate::common::{open_image, pattern};
 use crate::value_inodes::{VOLUMES, image, settle};
 use hectare_engine::{Creation, Error, Volume, XattrHow};
+use hectare_oracle::hunt::{self, long};
 use hectare_oracle::trees::Random;
 use hectare_oracle::{KernelMount, assert_clean, skip, xattr};
 use std::collections::BTreeMap;
@@ -135,13 +136,14 @@ fn compare(side: &dyn Side, model: &Model, when: &str) {
 #[test]
 fn the_kernel_and_we_agree_on_random_attributes_in_turn() {
     let rounds = if long("value_model, 60 rounds on each volume") { 60 } else { 10 };
+    let seed = hunt::seed("value_model");
     for args in VOLUMES {
         let folder = tempfile::tempdir().unwrap();
         let image = image(folder.path(), args).unwrap_or_else(|reason| panic!("{reason}"));
         if let Err(reason) = KernelMount::new(&image, "").map(KernelMount::unmount) {
             skip!("value_model::the_kernel_and_we_agree", reason);
         }
-        let (mut model, mut random) = (Model::new(), Random::new(&format!("{args:?}")));
+        let (mut model, mut random) = (Model::new(), Random::new(&format!("{args:?} {seed}")));
         for round in 0..rounds {
             let when = format!("{args:?}, round {round}");
             let mount = KernelMount::new(&image, "").unwrap();

@@ -1,6 +1,7 @@
 //! What the engine writes, read by the kernel and judged by e2fsck: every combination, every tree.
 
-use crate::common::{copy_in, entries_of, long, open_image, open_read_only, what};
+use crate::common::{copy_in, entries_of, open_image, open_read_only, what};
+use hectare_oracle::hunt::long;
 use hectare_oracle::{
     Combo, KernelMount, Scale, Tree, assert_clean, assert_same, combos, skip, skip_part, source, walk,
 };

@@ -14,11 +14,6 @@ use hectare_units::{BlockSize, Bytes, index_of};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Whether what takes minutes was asked for.
-pub(crate) fn is_long() -> bool {
-    std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1")
-}
-
 /// What comes of all cases, judged from the last, where the largest are, two at a time: most of a case is
 /// other programs.
 pub(crate) fn two_at_a_time<C: Sync, R: Send>(

@@ -1,12 +1,13 @@
 //! Plans of ext4 volumes too large for mke2fs's shapes, walked without writing; and those that are small
 //! enough, judged by e2fsck and the kernel.
 
-use crate::common::{folder, format, is_long, options};
+use crate::common::{folder, format, options};
 use hectare_device::{Device, SparseDevice};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_mkfs::{Counts, Error, FormatOptions, Payload, Plan, Write, capacity, execute};
+use hectare_oracle::hunt::is_long;
 use hectare_oracle::{KernelMount, assert_clean, dumpe2fs_superblock, skip, skip_part};
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, usize_of};
 use std::collections::HashMap;

@@ -1,10 +1,11 @@
 //! The same volume as mke2fs makes of the same arguments, field by field and group by group, and clean.
 
-use crate::common::{self, bytes, format, is_long, options, two_at_a_time};
+use crate::common::{self, bytes, format, options, two_at_a_time};
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::Plan;
 use hectare_oracle::e2fsprogs::try_mke2fs;
 use hectare_oracle::e2fsprogs::{Dump, GroupDump};
+use hectare_oracle::hunt::is_long;
 use hectare_oracle::{Skip, dumpe2fs, mke2fs, skip};
 use std::path::Path;
 

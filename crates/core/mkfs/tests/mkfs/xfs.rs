@@ -1,9 +1,10 @@
 //! XFS volumes: the same bytes as mkfs.xfs writes, the same fields as xfs_db shows, clean for xfs_repair, and
 //! writable for the kernel.
 
-use crate::common::{create, folder, is_long, two_at_a_time};
+use crate::common::{create, folder, two_at_a_time};
 use hectare_mkfs::parse_size;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
+use hectare_oracle::hunt::is_long;
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{KernelMount, Skip, What, assert_same, skip, skip_part, walk};
 use hectare_units::{Bytes, GroupNr};

@@ -8,6 +8,7 @@ use hectare_ext4::inode::{DeviceNumber, Inode};
 use hectare_ext4::raw;
 use hectare_ext4::superblock::{MAGIC, SIZE, SuperBlock};
 use hectare_ext4::time::{SECONDS_MAX, SECONDS_MAX_NARROW, SECONDS_MIN, Timestamp};
+use hectare_oracle::hunt;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, usize_of};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,11 +16,11 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// `cases` cases, and a hundred times as many under `HECTARE_LONG=1`, which is listed as left out otherwise.
 fn cases(test: &str, cases: u32) -> ProptestConfig {
-    let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
-    if !long {
-        hectare_oracle::skip_part!(format!("hostile::{test}, long"), "long; set HECTARE_LONG=1");
-    }
-    let cases = if long { cases * 100 } else { cases };
+    let cases = if hunt::long(format!("hostile::{test}, a hundred times as many cases")) {
+        cases * 100
+    } else {
+        cases
+    };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

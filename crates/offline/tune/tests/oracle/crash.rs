@@ -1,8 +1,9 @@
 //! Power cuts at any moment of a change: the volume is the old one, the new one, or one that e2fsck -p
 //! finishes; and no file is lost.
 
-use crate::support::{Base, change, changes, long};
+use crate::support::{Base, change, changes};
 use hectare_device::{CrashStates, Device, FileOptions, MemoryDevice, RecordDevice};
+use hectare_oracle::hunt::is_long;
 use hectare_oracle::{Skip, What, assert_same, fsck, scratch, skip_part};
 use hectare_tune::{Changes, ExternalJournal, tune};
 use hectare_units::{Bytes, index_of};
@@ -75,7 +76,7 @@ fn judge(base: &Base, options: Options, place: Journal) -> Result<usize, Skip> {
     };
     let mut states = CrashStates::new(MemoryDevice::from_bytes(&bytes), recorded.log());
     let points: Vec<usize> = states.points().collect();
-    let wanted = if long() { STATES * 10 } else { STATES };
+    let wanted = if is_long() { STATES * 10 } else { STATES };
     let step = (points.len() / wanted).max(1);
     // What lies at the ends of the change is dense with flushes.
     let tail = points.len().saturating_sub(wanted / 2);

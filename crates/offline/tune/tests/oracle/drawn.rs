@@ -2,7 +2,8 @@
 //! files, can be written by the kernel, and has the features that tune2fs gives a copy. Options at once give
 //! what they give one after the other. What is refused has not changed.
 
-use crate::support::{Base, change, changes, long};
+use crate::support::{Base, change, changes};
+use hectare_oracle::hunt::is_long;
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{
     Entry, KernelMount, Skip, What, assert_same, dumpe2fs_superblock, dumped, e2fsck, scratch, skip, walk,
@@ -244,10 +245,10 @@ fn made(kind: usize) -> Result<Made, Skip> {
 fn drawn_options_on_drawn_volumes() {
     let kinds: Vec<usize> = match std::env::var("HECTARE_TUNE_KIND") {
         Ok(name) => (0..KINDS.len()).filter(|kind| KINDS[*kind].0 == name).collect(),
-        Err(_) if long() => (0..KINDS.len()).collect(),
+        Err(_) if is_long() => (0..KINDS.len()).collect(),
         Err(_) => (0..KINDS.len()).step_by(5).collect(),
     };
-    let each = if long() { 10 } else { 2 };
+    let each = if is_long() { 10 } else { 2 };
     let seed: u64 = std::env::var("HECTARE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let (mut tally, mut failed) = (Tally::default(), Vec::new());
     for kind in kinds {

@@ -108,8 +108,3 @@ pub(crate) fn change(image: &Path, changes: &Changes) -> hectare_tune::Result<Ou
     let disk: Arc<dyn Device> = Arc::new(FileOptions::new().write(true).open(image).unwrap());
     tune(&disk, changes)
 }
-
-/// Whether the long versions of tests are to run.
-pub(crate) fn long() -> bool {
-    std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1")
-}

@@ -5,9 +5,11 @@ use crate::servers::{Ours, on, options};
 use crate::volatile::Volatile;
 use hectare_device::{Clock, Device, MemoryDevice};
 use hectare_nbd::{NbdDevice, Options};
+use hectare_oracle::hunt;
 use hectare_units::random::SplitMix64;
 use hectare_units::{Bytes, index_of, u64_of};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,13 +61,15 @@ fn all_work(device: &dyn Device, seed: u64, steps: u32) -> Vec<u8> {
     })
 }
 
-fn runs(short: u64) -> u64 {
-    if std::env::var_os("HECTARE_LONG").is_some() { short * 20 } else { short }
+/// The seeds of a test: so many, or twenty times as many in a long run.
+fn seeds(test: &str, short: u64) -> Range<u64> {
+    let first = hunt::seed(test) % 1_000_000;
+    first..first + if hunt::is_long() { short * 20 } else { short }
 }
 
 #[test]
 fn connections_that_break_anywhere_lose_nothing() {
-    for seed in 0..runs(12) {
+    for seed in seeds("nbd, connections that break", 12) {
         let folder = tempfile::tempdir().unwrap();
         let [socket, behind] = ["front", "behind"].map(|name| folder.path().join(name));
         let device = Arc::new(Volatile::new(Bytes::new(OWN * THREADS)));
@@ -84,7 +88,7 @@ fn connections_that_break_anywhere_lose_nothing() {
 
 #[test]
 fn a_server_that_crashes_and_forgets_loses_nothing() {
-    for seed in 0..runs(8) {
+    for seed in seeds("nbd, a server that crashes", 8) {
         let folder = tempfile::tempdir().unwrap();
         let [socket, behind] = ["front", "behind"].map(|name| folder.path().join(name));
         let device = Arc::new(Volatile::new(Bytes::new(OWN * THREADS)));

@@ -118,12 +118,3 @@ pub(crate) fn judge(test: &str, image: &Path, expected: &[Entry], what: What) {
         Err(reason) => skip_part!(format!("{test}, kernel"), reason),
     }
 }
-
-/// Whether the long versions run; records what is left out otherwise.
-pub(crate) fn long(what: &str) -> bool {
-    let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
-    if !long {
-        skip_part!(what, "long; set HECTARE_LONG=1");
-    }
-    long
-}

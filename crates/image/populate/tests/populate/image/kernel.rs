@@ -3,6 +3,7 @@
 
 use crate::image::common::*;
 use hectare_device::{FileOptions, MemoryDevice};
+use hectare_oracle::hunt::long;
 use hectare_oracle::{Entry, Scale, Tree as Awkward, assert_clean, skip_part, source, trees};
 use hectare_populate::{Size, Tree};
 use hectare_units::Bytes;
