@@ -58,8 +58,7 @@ fmt:
 	cargo fmt --all
 
 lint:
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo run -q -p xtask -- tidy
+	cargo run -q -p xtask -- lint
 
 clean:
 	cargo clean

@@ -5,6 +5,8 @@
 //! | `tidy` | checks the repository itself: layers, module essays, lengths, banned words (see [`tidy`]) |
 //! | `setup` | installs the Debian packages that tests need, if it may; else says what is missing |
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
+//! | `lint` | formatting, tidy and lints: the checks of `test` that compile no test |
+//! | `explore` | runs the schedule explorers of the allocator (see [`testing`]) |
 //! | `demo` | turns a real directory into an image, checks and inspects it |
 //! | `api` | compares the public interface with its snapshots, or writes these (see [`api`]) |
 //! | `features` | checks the sets of features of the library (see [`features`]) |
@@ -33,7 +35,7 @@ mod unicode;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|api|features|msrv|package-crates|mutate|\
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|lint|explore|demo|api|features|msrv|package-crates|mutate|\
                      package|python|unicode";
 
 fn main() -> ExitCode {
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         ["tidy", "--layers"] => tidy::layers(),
         ["setup"] => setup::run(),
         ["test"] => testing::run(),
+        ["lint"] => testing::lint(),
+        ["explore"] => testing::explorers::always(),
         ["demo"] => demo::run(),
         ["api", ref rest @ ..] => api::run(rest),
         ["features"] => features::run(),

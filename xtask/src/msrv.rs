@@ -1,6 +1,6 @@
 //! The oldest Rust that is supported: `cargo xtask msrv [--all]`.
 //!
-//! The number is `rust-version` in `Cargo.toml`. The job checks the library, or everything that is published,
+//! The number is `rust-version` in `Cargo.toml`. The job checks the library, or the whole workspace,
 //! with that very toolchain, which rustup brings; a newer one proves nothing. Its build is thrown away: it
 //! shares nothing with that of the usual toolchain.
 

@@ -14,6 +14,7 @@ mod list;
 
 use hectare_tools::steps::{cargo, root, target_folder, understood, went_well};
 use list::MUTATIONS;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -68,6 +69,7 @@ fn choose(words: &[&str]) -> Result<Vec<&'static Mutation>, String> {
 
 fn all(chosen: &[&Mutation]) -> Result<(), String> {
     let copy = Copy::new(&target_folder().join("mutate"))?;
+    copy.unchanged(chosen)?;
     let mut survivors = Vec::new();
     for (at, mutation) in chosen.iter().enumerate() {
         let started = Instant::now();
@@ -103,6 +105,17 @@ impl Copy {
             copy_all(&root().join(part), &copy.source.join(part))?;
         }
         Ok(copy)
+    }
+
+    /// That the tests pass as long as nothing is mutated: else their failures would say nothing.
+    fn unchanged(&self, chosen: &[&Mutation]) -> Result<(), String> {
+        let tests: BTreeSet<_> = chosen.iter().flat_map(|mutation| mutation.tests).collect();
+        for (target, test) in tests {
+            if self.fails(target, test)? {
+                return Err(format!("{test} fails although nothing is mutated"));
+            }
+        }
+        Ok(())
     }
 
     fn try_one(&self, mutation: &Mutation) -> Result<Outcome, String> {

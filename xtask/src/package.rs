@@ -3,6 +3,7 @@
 //! | package | what it has |
 //! |---|---|
 //! | `hectare` | the command, manual pages, completions, names by which mount(8) calls it, documentation |
+//! | `hectare-lab` | the lab: workloads, ageing, the published experiments |
 //! | `libhectare0` | the shared library |
 //! | `libhectare-dev`, as .rpm `libhectare-devel` | header, static library, pkg-config's file, examples |
 //!
@@ -129,7 +130,9 @@ struct Made {
 /// Runs the job with its arguments; returns whether nothing failed.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    setup::for_packages();
+    if !setup::for_packages() {
+        return went_well("package", Err("tools are missing, see above".to_owned()));
+    }
     let done = if options.alone { alone::run(options.test) } else { packages(options) };
     went_well("package", done)
 }

@@ -185,6 +185,7 @@ fn environment(packages: &[&str]) -> Result<PathBuf, String> {
 /// Builds the wheel by a profile of cargo's; its path.
 fn wheel(environment: &Path, profile: &str) -> Result<PathBuf, String> {
     let wheels = environment.join("wheels");
+    let _ = std::fs::remove_dir_all(&wheels); // of an earlier version; absent at first
     let mut maturin = Command::new(environment.join("venv/bin/maturin"));
     maturin.args(["build", "--locked", "--profile", profile, "--out"]).arg(&wheels);
     if !shown(maturin.current_dir(root().join(FOLDER))) {
@@ -197,7 +198,9 @@ fn wheel(environment: &Path, profile: &str) -> Result<PathBuf, String> {
 
 fn installed(environment: &Path, wheel: &Path) -> bool {
     let mut install = Command::new(environment.join("venv/bin/pip"));
-    shown(install.args(["install", "--quiet", "--disable-pip-version-check", "--no-deps"]).arg(wheel))
+    // Forced: pip takes a wheel of a version that it has for the one that it has.
+    let options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"];
+    shown(install.arg("install").args(options).arg(wheel))
 }
 
 /// Runs pytest, away from the sources, on the package in a folder or else on the one that is installed.

@@ -63,7 +63,7 @@ const TOOLS: [Tool; 65] = [
     ("simg2img", "android-sdk-libsparse-utils"),
     ("sgdisk", "gdisk"),
     ("mtype", "mtools"),
-    ("systemd-repart", "systemd"),
+    ("systemd-repart", "systemd-repart|systemd"),
     ("xorriso", "xorriso"),
     ("nbdkit", "nbdkit"),
     ("/usr/include/nbdkit-plugin.h", "nbdkit-plugin-dev"),
@@ -75,10 +75,11 @@ const TOOLS: [Tool; 65] = [
 ];
 
 /// What `cargo xtask package` uses besides.
-const PACKAGING: [Tool; 6] = [
+const PACKAGING: [Tool; 7] = [
     ("bsdtar", "libarchive-tools"),
     ("dpkg-shlibdeps", "dpkg-dev"),
     ("lintian", "lintian"),
+    ("mmdebstrap", "mmdebstrap"),
     ("pkg-config", "pkg-config"),
     ("rpmbuild", "rpm"),
     ("unshare", "util-linux"),
@@ -101,7 +102,9 @@ pub(crate) fn for_demo() {
     install(&[("e2fsck", "e2fsprogs")]).print();
 }
 
-/// Installs what packages are made and tried with, and no more.
-pub(crate) fn for_packages() {
-    install(&PACKAGING).print();
+/// Installs what packages are made and tried with, and no more; false if a tool that was to be had is missing.
+pub(crate) fn for_packages() -> bool {
+    let installed = install(&PACKAGING);
+    installed.print();
+    installed.missing.is_empty()
 }

@@ -18,7 +18,7 @@
 //! Tests that draw at random begin from a seed that follows from the commit; it is printed, and `HECTARE_SEED=`
 //! repeats it.
 
-mod explorers;
+pub(crate) mod explorers;
 mod report;
 mod runner;
 pub(crate) mod wrapper;
@@ -41,12 +41,19 @@ const NO_DENY: &str = "cargo-deny is not installed; tidy has looked at licences,
 
 /// Runs everything; returns whether nothing failed.
 pub(crate) fn run() -> bool {
+    let seed = match seed() {
+        Ok(seed) => seed.to_string(),
+        Err(reason) => {
+            eprintln!("{reason}");
+            return false;
+        }
+    };
     let (mut tally, mut steps) = (Tally::default(), Steps::default());
     let log = target_folder().join("skips.log");
     let _ = std::fs::remove_file(&log); // absent at first; a test that can't append to it fails by itself
     steps.time("set-up", || install(&mut tally));
     if before_compiling(&mut tally, &mut steps) {
-        after_compiling(&mut tally, &mut steps, &log);
+        after_compiling(&mut tally, &mut steps, &log, &seed);
     } else {
         tally.fail("the tests did not run: mend what is above first");
     }
@@ -54,6 +61,14 @@ pub(crate) fn run() -> bool {
     tally.take_skips(&records);
     scratch::sweep();
     steps.print();
+    tally.print();
+    tally.is_sound()
+}
+
+/// The job: the checks that compile no test.
+pub(crate) fn lint() -> bool {
+    let (mut tally, mut steps) = (Tally::default(), Steps::default());
+    before_compiling(&mut tally, &mut steps);
     tally.print();
     tally.is_sound()
 }
@@ -102,7 +117,7 @@ fn lints() -> bool {
     lint(&[&["--workspace", "--all-targets"][..], &FEATURES].concat()) && lint(&["--package", "hectare-cli"])
 }
 
-fn after_compiling(tally: &mut Tally, steps: &mut Steps, log: &Path) {
+fn after_compiling(tally: &mut Tally, steps: &mut Steps, log: &Path, seed: &str) {
     let mut compile = cargo();
     compile.args(["build", "--workspace", "--lib", "--bins", "--tests", "--examples"]).args(FEATURES);
     let compiled = steps.time("compile", || shown(&mut compile));
@@ -110,10 +125,9 @@ fn after_compiling(tally: &mut Tally, steps: &mut Steps, log: &Path) {
     if !compiled {
         return;
     }
-    let seed = seed();
     println!("\nseed of what draws at random: {SEED}={seed}");
     let set = |command: &mut Command| {
-        command.env(LOG, log).env(SEED, &seed);
+        command.env(LOG, log).env(SEED, seed);
     };
     let python = std::thread::scope(|scope| {
         let python = scope.spawn(|| steps_of(|| python::outcome(&built_by_tests())));
@@ -137,13 +151,17 @@ fn steps_of<T>(step: impl FnOnce() -> T) -> (T, std::time::Duration) {
 }
 
 /// The seed: the one that is set, else the first digits of the commit's name; 1 outside a repository.
-fn seed() -> String {
-    std::env::var(SEED).unwrap_or_else(|_| {
-        let said = quiet(git().args(["rev-parse", "--short=8", "HEAD"]));
-        let name = said.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
-        let number = name.and_then(|name| u64::from_str_radix(name.get(..8)?, 16).ok());
-        number.unwrap_or(1).to_string()
-    })
+///
+/// # Errors
+/// The one that is set is not a number.
+fn seed() -> Result<u64, String> {
+    if let Some(text) = std::env::var_os(SEED) {
+        let text = text.to_string_lossy();
+        return text.parse().map_err(|_| format!("{SEED}={text}: a seed is a number below 2^64"));
+    }
+    let said = quiet(git().args(["rev-parse", "--short=8", "HEAD"]));
+    let name = said.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+    Ok(name.and_then(|name| u64::from_str_radix(name.get(..8)?, 16).ok()).unwrap_or(1))
 }
 
 fn git() -> Command {

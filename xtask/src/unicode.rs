@@ -10,6 +10,7 @@
 //! of `CaseFolding.txt`), decomposed, and without ignored ones (form NFDICF). Hangul syllables, whose
 //! decomposition is arithmetic, are left out.
 
+use hectare_tools::steps::{root, went_well};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
@@ -29,13 +30,10 @@ const LAST: u32 = 0x10_ffff;
 /// The job.
 pub(crate) fn run(words: &[&str]) -> bool {
     let from = words.first().copied().unwrap_or(STANDARD);
-    match table(Path::new(from)).and_then(|text| fs::write(TABLE, text).map_err(|error| error.to_string())) {
-        Ok(()) => true,
-        Err(error) => {
-            eprintln!("xtask unicode: {from}: {error}");
-            false
-        }
-    }
+    let written = table(Path::new(from))
+        .map_err(|error| format!("{from}: {error}"))
+        .and_then(|text| fs::write(root().join(TABLE), text).map_err(|error| format!("{TABLE}: {error}")));
+    went_well("unicode", written)
 }
 
 /// The text of the table.
@@ -46,12 +44,12 @@ pub(crate) fn table(folder: &Path) -> Result<String, String> {
     let later = later(folder)?;
     let is_later = |c: u32| later.iter().any(|range| range.contains(&c));
     let (mut folds, mut decompositions, mut classes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for fields in lines(folder, "CaseFolding.txt")? {
+    for fields in lines(folder, "CaseFolding.txt", 3)? {
         if matches!(fields[1].as_str(), "C" | "F") {
             folds.insert(number(&fields[0])?, numbers(&fields[2])?);
         }
     }
-    for fields in lines(folder, "UnicodeData.txt")? {
+    for fields in lines(folder, "UnicodeData.txt", 6)? {
         let c = number(&fields[0])?;
         if !fields[5].is_empty() && !fields[5].starts_with('<') {
             decompositions.insert(c, numbers(&fields[5])?);
@@ -61,7 +59,7 @@ pub(crate) fn table(folder: &Path) -> Result<String, String> {
         }
     }
     let mut ignorable = BTreeSet::new();
-    for fields in lines(folder, "DerivedCoreProperties.txt")? {
+    for fields in lines(folder, "DerivedCoreProperties.txt", 2)? {
         if fields[1] == "Default_Ignorable_Code_Point" {
             ignorable.extend(range(&fields[0])?.filter(|c| !is_later(*c)));
         }
@@ -112,7 +110,7 @@ fn runs<T: PartialEq>(value: impl Fn(u32) -> Option<T>) -> Vec<(u32, u32, T)> {
 /// The ranges of characters that came after 12.1.
 fn later(folder: &Path) -> Result<Vec<RangeInclusive<u32>>, String> {
     let mut ranges = Vec::new();
-    for fields in lines(folder, "DerivedAge.txt")? {
+    for fields in lines(folder, "DerivedAge.txt", 2)? {
         let (major, minor) = fields[1].split_once('.').ok_or("an age is no version")?;
         let version = (major.parse().map_err(|_| "an age is no version")?, minor.parse().unwrap_or(0));
         if version > VERSION {
@@ -122,14 +120,20 @@ fn later(folder: &Path) -> Result<Vec<RangeInclusive<u32>>, String> {
     Ok(ranges)
 }
 
-/// The fields of each line of a file.
-fn lines(folder: &Path, name: &str) -> Result<Vec<Vec<String>>, String> {
+/// The fields of each line of a file that is not only a comment: at least `least` of them.
+fn lines(folder: &Path, name: &str, least: usize) -> Result<Vec<Vec<String>>, String> {
     let text = fs::read_to_string(folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
-    let fields = |line: &str| -> Vec<String> {
-        let line = line.split('#').next().unwrap_or_default();
-        line.split(';').map(|field| field.trim().to_owned()).collect()
-    };
-    Ok(text.lines().map(fields).filter(|fields| fields.len() > 1).collect())
+    let mut all = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let fields: Vec<String> = line.split(';').map(|field| field.trim().to_owned()).collect();
+        match fields.len() {
+            _ if line.is_empty() => {}
+            few if few < least => return Err(format!("{name}:{}: {few} fields, not {least}", at + 1)),
+            _ => all.push(fields),
+        }
+    }
+    Ok(all)
 }
 
 fn number(text: &str) -> Result<u32, String> {
@@ -156,8 +160,17 @@ mod tests {
             let reason = "the package unicode-data is not installed";
             hectare_tools::skip!("unicode::the_table", reason);
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-        let kept = fs::read_to_string(root.join(TABLE)).expect("the table is there");
+        let kept = fs::read_to_string(root().join(TABLE)).expect("the table is there");
         assert!(table(folder).expect("the standard's files") == kept, "run `cargo xtask unicode`");
+    }
+
+    #[test]
+    fn a_line_with_too_few_fields_is_named() {
+        let folder = tempfile::tempdir().expect("a directory");
+        for name in ["DerivedAge.txt", "CaseFolding.txt"] {
+            fs::write(folder.path().join(name), "# nothing\n").expect("it is written");
+        }
+        fs::write(folder.path().join("UnicodeData.txt"), "\n0041;A\n").expect("it is written");
+        assert_eq!(table(folder.path()), Err("UnicodeData.txt:2: 2 fields, not 6".to_owned()));
     }
 }

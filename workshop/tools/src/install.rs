@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// A program, or a file by its path, and its Debian package.
+/// A program, or a file by its path, and its Debian package; `a|b` where the package has another name in other
+/// releases of Debian.
 pub type Tool = (&'static str, &'static str);
 
 /// The state of the tools after an attempt to install them.
@@ -42,8 +43,7 @@ impl Installed {
 #[must_use]
 pub fn install(tools: &[Tool]) -> Installed {
     let absent = absent(tools);
-    let mut packages: BTreeSet<&'static str> = absent.iter().map(|(_, package)| *package).collect();
-    if packages.is_empty() {
+    if absent.is_empty() {
         return Installed::default();
     }
     let apt = match Apt::allowed() {
@@ -53,19 +53,25 @@ pub fn install(tools: &[Tool]) -> Installed {
             return Installed { skipped, ..Installed::default() };
         }
     };
-    if !shown(apt.command().arg("update")) {
+    // Without the option, lists that can't be fetched are a warning and success.
+    let has_lists = shown(apt.command().args(["-o", "APT::Update::Error-Mode=any", "update"]));
+    if !has_lists {
         eprintln!("apt-get update failed: the package lists may be old");
     }
-    let unknown: BTreeSet<&str> = packages.iter().copied().filter(|package| !is_known(package)).collect();
-    packages.retain(|package| !unknown.contains(package));
-    let refused = apt.add(&packages);
+    let known = |tool: &Tool| tool.1.split('|').find(|package| is_known(package));
+    let refused = apt.add(&absent.iter().filter_map(known).collect());
     let mut result = Installed::default();
     for tool in self::absent(tools) {
-        if unknown.contains(tool.1) {
-            result.skipped.push((tool, "this Debian does not have the package".to_owned()));
-        } else {
-            let reason = refused.get(tool.1).map_or("its package is installed, without it", String::as_str);
-            result.missing.push((tool, reason.to_owned()));
+        match known(&tool) {
+            None if has_lists => {
+                result.skipped.push((tool, "this Debian does not have the package".to_owned()))
+            }
+            None => result.missing.push((tool, "apt-get update failed: no list has the package".to_owned())),
+            Some(package) => {
+                let reason =
+                    refused.get(package).map_or("its package is installed, without it", String::as_str);
+                result.missing.push((tool, reason.to_owned()));
+            }
         }
     }
     result
@@ -104,7 +110,8 @@ impl Apt {
             return Ok(Self(vec!["apt-get"]));
         }
         let may = tool("sudo").is_some_and(|mut sudo| quiet(sudo.args(["-n", "true"])).is_some());
-        may.then(|| Self(vec!["sudo", "-n", "apt-get"])).ok_or("neither root nor sudo without a password")
+        may.then(|| Self(vec!["sudo", "-n", "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "apt-get"]))
+            .ok_or("neither root nor sudo without a password")
     }
 
     fn command(&self) -> Command {
@@ -143,9 +150,8 @@ impl Apt {
         }
         let plan = run(self.installing(packages).arg("--simulate"));
         acceptable(&plan)?;
-        let announced = run(self.installing(packages).arg("--assume-no"));
-        let size =
-            announced.stdout.lines().filter(|line| line.contains("B of ") && !line.contains("upgraded"));
+        let announced = run(self.installing(packages).args(["--print-uris", "--yes"]));
+        let size = announced.stdout.lines().filter(|line| line.contains("B of ") && !line.starts_with('\''));
         println!("installing {}", packages.iter().copied().collect::<Vec<_>>().join(" "));
         size.for_each(|line| println!("  {line}"));
         let said = run(self.installing(packages).arg("--yes"));

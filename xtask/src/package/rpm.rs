@@ -1,7 +1,7 @@
 //! Packages for Fedora, SUSE and other systems with rpm, by rpm's own program.
 //!
 //! `rpmbuild` writes them from a specification that is made here; it finds by itself which libraries, and
-//! which versions of their symbols, the binaries need. The three packages are made at once.
+//! which versions of their symbols, the binaries need. The packages are made at once.
 //!
 //! Hazard: what rpmbuild does depends on the configuration of the machine. What would change bytes is set
 //! explicitly (time, host, compression, digests), and what would change files is switched off (stripping,

@@ -224,8 +224,8 @@ fn installed(facts: &Facts, debs: &[PathBuf]) -> Outcome {
     said("the examples of docs/install.md", examples(&facts.sources).and_then(|text| chroot.sh(&text)));
     said("mount by type and by fstab, umount, remount", chroot.sh(MOUNTS));
     said("a program with the shared library", program(facts, &chroot));
-    let purged = chroot.sh("dpkg --purge hectare libhectare-dev libhectare0 2>&1");
-    said("dpkg purges them", purged);
+    let names = PACKAGES.map(|package| package.name(Family::Debian)).join(" ");
+    said("dpkg purges them", chroot.sh(&format!("dpkg --purge {names} 2>&1")));
     let left = before.and_then(|before| Ok(traces(&before, &chroot.files()?)));
     let left = left.and_then(|left| if left.is_empty() { Ok(String::new()) } else { Err(left.join("\n")) });
     said("nothing is left", left);

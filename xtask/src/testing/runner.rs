@@ -4,28 +4,25 @@
 use super::FEATURES;
 use super::report::{Tally, Test};
 use super::wrapper::{self, TIMES};
-use hectare_tools::steps::{cargo, quiet, target_folder};
+use hectare_tools::steps::{cargo, quiet, root, target_folder};
 use hectare_tools::tool::line_of;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Names the program that starts each test.
-const RUNNER: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
-/// Where nextest's profile has its report, below the target directory.
-const REPORT: &str = "nextest/default/junit.xml";
+/// Where nextest's profile has its report: below the workspace, wherever cargo's target directory is.
+const REPORT: &str = "target/nextest/default/junit.xml";
+
 /// Runs all tests.
 pub(super) fn run(tally: &mut Tally, set: impl Fn(&mut Command)) {
     if quiet(cargo().args(["nextest", "--version"])).is_none() {
         println!("\ncargo-nextest is not installed: one test program at a time");
-        by_cargo(
-            tally,
-            &[&["--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"][..], &FEATURES].concat(),
-            &set,
-        );
+        // Not --lib nor --bins: these take no notice of `test = false`.
+        let all = [&["--workspace", "--no-fail-fast", "--tests"][..], &FEATURES].concat();
+        by_cargo(tally, &all, &set);
         return;
     }
-    let (times, report) = (target_folder().join("times.log"), target_folder().join(REPORT));
+    let (times, report) = (target_folder().join("times.log"), root().join(REPORT));
     for old in [&times, &report] {
         let _ = std::fs::remove_file(old); // absent at first
     }
@@ -33,8 +30,9 @@ pub(super) fn run(tally: &mut Tally, set: impl Fn(&mut Command)) {
     nextest.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(FEATURES);
     nextest.args(["--status-level", "slow", "--final-status-level", "fail", "--show-progress", "none"]);
     nextest.env(TIMES, &times);
-    // Not this process's own program, which the compilation may have replaced.
-    nextest.env(RUNNER, format!("{} run-test", target_folder().join("debug/xtask").display()));
+    if let Some((name, value)) = starter() {
+        nextest.env(name, value);
+    }
     set(&mut nextest);
     println!("\n$ {}", line_of(&nextest));
     let succeeded = nextest.status().is_ok_and(|status| status.success());
@@ -49,10 +47,23 @@ pub(super) fn run(tally: &mut Tally, set: impl Fn(&mut Command)) {
     }
 }
 
+/// The variable that has cargo start each test by a program that measures it, and its value. None where the path has
+/// a blank, at which cargo would split it: nothing is measured then.
+fn starter() -> Option<(String, String)> {
+    // Not this process's own program, which the compilation may have replaced.
+    let program = target_folder().join("debug/xtask").display().to_string();
+    let name = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
+    (!program.contains(' ')).then(|| (name, format!("{program} run-test")))
+}
+
 /// Runs the examples in the documentation.
 pub(super) fn documentation(tally: &mut Tally, set: impl Fn(&mut Command)) {
     // Of these alone: --doc takes no notice of `doctest = false`.
-    by_cargo(tally, &["--doc", "--package", "hectare", "--package", "hectare-device"], &set);
+    by_cargo(
+        tally,
+        &["--doc", "--package", "hectare", "--package", "hectare-device", "--all-features"],
+        &set,
+    );
 }
 
 /// Takes the tests of nextest's report, which is in JUnit's form.

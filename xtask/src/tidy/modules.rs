@@ -55,23 +55,38 @@ fn check_file(source: &Source, texts: &HashMap<&str, &str>) -> Vec<Finding> {
     findings
 }
 
-/// The files that may declare a file below `src`; none for the roots of crates and for other directories.
+/// The files that may declare a file below `src`, or below the directory of a test program; none for the roots of
+/// crates and of such programs, and for other directories.
 fn parents(path: &str) -> Vec<String> {
-    let Some((krate, inner)) = path.split_once("/src/") else { return Vec::new() };
-    if inner == "lib.rs" || inner == "main.rs" || inner.starts_with("bin/") {
+    let (root, inner) = match (path.split_once("/src/"), path.split_once("/tests/")) {
+        (Some((krate, inner)), _) => (format!("{krate}/src"), inner),
+        (None, Some((krate, inner))) => match inner.split_once('/') {
+            Some((program, inner)) => (format!("{krate}/tests/{program}"), inner),
+            None => return Vec::new(),
+        },
+        (None, None) => return Vec::new(),
+    };
+    if inner == "lib.rs" || inner == "main.rs" || (root.ends_with("/src") && inner.starts_with("bin/")) {
         return Vec::new();
     }
     match inner.rsplit_once('/') {
         // The second is wrong too, but that is reported once, for the file itself.
-        Some((folder, _)) => vec![format!("{krate}/src/{folder}.rs"), format!("{krate}/src/{folder}/mod.rs")],
-        None => vec![format!("{krate}/src/lib.rs"), format!("{krate}/src/main.rs")],
+        Some((folder, _)) => vec![format!("{root}/{folder}.rs"), format!("{root}/{folder}/mod.rs")],
+        None => vec![format!("{root}/lib.rs"), format!("{root}/main.rs")],
     }
 }
 
 fn is_declared(text: &str, child: &Source) -> bool {
     let stem = child.name().trim_end_matches(".rs");
-    let declaration = format!("mod {stem};");
-    text.lines().any(|line| line.trim().ends_with(&declaration))
+    let declares = |line: &str| {
+        let name = line
+            .strip_suffix(';')
+            .and_then(|line| line.rsplit_once("mod ").filter(|(_, name)| *name == stem));
+        name.is_some_and(|(before, _)| {
+            before.is_empty() || before.starts_with("pub") || before.starts_with("#[")
+        })
+    };
+    text.lines().any(|line| declares(line.trim()))
 }
 
 #[cfg(test)]
@@ -102,11 +117,18 @@ mod tests {
         let bad = [
             source("crates/a/src/lib.rs", "fn a() {}\n"),
             source("crates/a/src/lost.rs", "//! Lost.\n"),
+            source("crates/a/tests/a/main.rs", "//! Tests.\n// mod forgotten;\nmod kept;\n"),
+            source("crates/a/tests/a/forgotten.rs", "//! Forgotten.\n"),
+            source("crates/a/tests/a/kept.rs", "//! Kept.\n"),
             source("crates/a/src/b/mod.rs", "//! B.\n"),
         ];
         let messages = messages(&check(&bad)).join("\n");
         for text in ["essay", "no module declares it", "not mod.rs"] {
             assert!(messages.contains(text), "{text}: {messages}");
         }
+        assert!(
+            messages.contains("(looked in crates/a/tests/a/") && !messages.contains("kept"),
+            "{messages}"
+        );
     }
 }

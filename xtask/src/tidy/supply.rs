@@ -1,4 +1,4 @@
-//! What comes from outside: licences, sources and bans of every package in `Cargo.lock`.
+//! What comes from outside: licences, sources and bans of every package that a build for Linux on x86-64 has.
 //!
 //! The rules are in `deny.toml`, in the form of cargo-deny, which looks at more (advisories, texts of
 //! licences) but takes many minutes to build; what can be known from `cargo metadata` is checked here, on
