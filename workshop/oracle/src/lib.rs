@@ -45,8 +45,8 @@ pub use feature_matrix::{Combo, combos};
 pub use filled::{Filled, filled, source};
 pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
 pub use hectare_tools::{
-    Content, Entry, Kind, Skip, Time, entry, hunt, is_root, scratch, skip, skip_part, tool, until, wait,
-    walk, xattr,
+    Content, Entry, Kind, Skip, Time, entry, hunt, is_root, scratch, skip, skip_part, sparse, tool, until,
+    wait, walk, xattr,
 };
 pub use locks::sync_all;
 pub use loops::LoopDevice;

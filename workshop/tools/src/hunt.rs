@@ -35,6 +35,20 @@ pub fn share(whole: u64) -> u64 {
     if is_long() { whole } else { whole.div_ceil(10) }
 }
 
+/// One in so many of the cases of a long table, the first drawn by the seed, so that as many commits try all; or all of
+/// them in `make hunt`. What is left out is recorded as a skip of a part.
+///
+/// # Panics
+/// If `HECTARE_REQUIRE_ALL=1` and some would be left out.
+#[must_use]
+pub fn part<T>(name: &str, cases: impl IntoIterator<Item = T>, one_in: usize) -> Vec<T> {
+    if long(format!("{name}, {} in {one_in} of the cases", one_in - 1)) {
+        return cases.into_iter().collect();
+    }
+    let first = seed(name) % one_in as u64;
+    cases.into_iter().skip(usize::try_from(first).unwrap_or(0)).step_by(one_in).collect()
+}
+
 /// Whether hunts do all of their work.
 #[must_use]
 pub fn is_long() -> bool {

@@ -26,6 +26,7 @@ pub mod install;
 pub mod job_folder;
 pub mod scratch;
 pub mod skip;
+pub mod sparse;
 pub mod steps;
 pub mod tool;
 pub mod tree_hash;

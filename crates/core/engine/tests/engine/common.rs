@@ -104,13 +104,7 @@ pub(crate) fn each_operation_failing(
 
 /// Writes bytes to a file, zeros as holes.
 pub(crate) fn save(bytes: &[u8], image: &Path) {
-    let file = File::create(image).unwrap();
-    file.set_len(bytes.len() as u64).unwrap();
-    for (n, chunk) in bytes.chunks(65_536).enumerate() {
-        if chunk.iter().any(|byte| *byte != 0) {
-            file.write_all_at(chunk, n as u64 * 65_536).unwrap();
-        }
-    }
+    hectare_oracle::sparse::save(image, bytes).unwrap();
 }
 
 /// Fails unless e2fsck finds the bytes clean.

@@ -1,7 +1,7 @@
 //! What mke2fs and the kernel wrote, read by the engine: every combination, every tree.
 
 use crate::common::{entries_of, open_read_only, what_of};
-use hectare_oracle::hunt::long;
+use hectare_oracle::hunt::{long, part};
 use hectare_oracle::{Combo, Scale, Tree, assert_same, combos, filled, skip, skip_part};
 
 fn read(combo: &Combo, tree: Tree, scale: &Scale) {
@@ -49,7 +49,7 @@ fn every_tree_on_every_combination_is_read_as_the_kernel_reads_it() {
 #[test]
 fn trees_of_full_scale_are_read_as_the_kernel_reads_them() {
     let combo = Combo { size: "2G", args: &["-t", "ext4", "-N", "150000"], ..Combo::named("ext4") };
-    for tree in [Tree::ManyFiles, Tree::Sparse, Tree::Fragmented] {
+    for tree in part("read, trees of full scale", [Tree::ManyFiles, Tree::Sparse, Tree::Fragmented], 2) {
         // The cache of filled volumes is keyed by name.
         read(&Combo { name: "full-scale", ..combo }, tree, &Scale::FULL);
     }

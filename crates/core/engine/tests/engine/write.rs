@@ -1,7 +1,7 @@
 //! What the engine writes, read by the kernel and judged by e2fsck: every combination, every tree.
 
 use crate::common::{copy_in, entries_of, open_image, open_read_only, what};
-use hectare_oracle::hunt::long;
+use hectare_oracle::hunt::{long, part};
 use hectare_oracle::{
     Combo, KernelMount, Scale, Tree, assert_clean, assert_same, combos, skip, skip_part, source, walk,
 };
@@ -70,7 +70,8 @@ fn every_tree_on_every_combination_is_written_right() {
 #[test]
 fn trees_of_full_scale_are_written_right() {
     let combo = Combo { size: "2G", args: &["-t", "ext4", "-N", "150000"], ..Combo::named("ext4") };
-    for tree in [Tree::ManyFiles, Tree::Sparse, Tree::Fragmented, Tree::Deep] {
+    let trees = [Tree::ManyFiles, Tree::Sparse, Tree::Fragmented, Tree::Deep];
+    for tree in part("write, trees of full scale", trees, 2) {
         write(&Combo { name: "full-scale", ..combo }, tree, &Scale::FULL);
     }
 }

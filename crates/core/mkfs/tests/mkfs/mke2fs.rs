@@ -5,7 +5,7 @@ use hectare_ext4::time::Timestamp;
 use hectare_mkfs::Plan;
 use hectare_oracle::e2fsprogs::try_mke2fs;
 use hectare_oracle::e2fsprogs::{Dump, GroupDump};
-use hectare_oracle::hunt::is_long;
+use hectare_oracle::hunt::long;
 use hectare_oracle::{Skip, dumpe2fs, mke2fs, skip};
 use std::path::Path;
 
@@ -156,8 +156,9 @@ const CASES: &[(&str, &str)] = &[
     ("128G", "-t ext4 -O ^sparse_super,^resize_inode"),
     ("1T", "-t ext4"),
     ("1T", "-t ext4 -O bigalloc -C 1048576"),
-    ("17T", "-t ext4 -O ^meta_bg -G 16"),
-    ("20T", "-t ext4 -O meta_bg,^resize_inode -G 64"),
+    // Block numbers of 33 bits, and few groups.
+    ("20T", "-t ext4 -O bigalloc,^meta_bg -C 1048576 -G 16"),
+    ("24T", "-t ext4 -O bigalloc,meta_bg,^resize_inode -C 1048576 -G 64"),
 ];
 
 /// Volumes, and the longest journal in MiB that mke2fs gives them.
@@ -173,8 +174,12 @@ const JOURNALS: &[(&str, &str, u64)] = &[
     ("200M", "-t ext4 -b 4096 -O ^resize_inode -G 1", 93),
 ];
 
-/// Judged only when asked for: it takes a minute, and another in [`CASES`] is much the same.
-const LONG: (&str, &str) = ("20T", "-t ext4 -O meta_bg,^resize_inode -G 16");
+/// Judged only when asked for: dumpe2fs takes half a minute for each, and those of clusters in [`CASES`] are much the same.
+const LONG: &[(&str, &str)] = &[
+    ("17T", "-t ext4 -O ^meta_bg -G 16"),
+    ("20T", "-t ext4 -O meta_bg,^resize_inode -G 16"),
+    ("20T", "-t ext4 -O meta_bg,^resize_inode -G 64"),
+];
 
 fn superblock(image: &Path) -> [u8; 2048] {
     use std::os::unix::fs::FileExt;
@@ -259,27 +264,20 @@ fn judge(folder: &Path, size: &str, args: &str) -> Result<Vec<String>, Skip> {
     Ok(wrong)
 }
 
-#[test]
-fn a_volume_with_other_flex_groups_equals_that_of_mke2fs() {
-    const NAME: &str = "mke2fs::a_volume_with_other_flex_groups_equals_that_of_mke2fs";
-    if is_long() {
-        match judge(common::folder().path(), LONG.0, LONG.1) {
-            Ok(wrong) => assert!(wrong.is_empty(), "{}", wrong.join("\n")),
-            Err(reason) => skip!(NAME, reason),
-        }
-    } else {
-        skip!(NAME, "long; set HECTARE_LONG=1");
+/// Whether all of these are equal.
+fn judge_all(test: &str, cases: &[(&str, &str)]) {
+    match two_at_a_time(cases, |(size, args)| judge(common::folder().path(), size, args)) {
+        Ok(wrong) => assert!(wrong.concat().is_empty(), "{}", wrong.concat().join("\n")),
+        Err(reason) => skip!(test, reason),
     }
 }
 
 #[test]
 fn volumes_equal_those_of_mke2fs() {
-    let judged = two_at_a_time(CASES, |(size, args)| judge(common::folder().path(), size, args));
-    let wrong = match judged {
-        Ok(wrong) => wrong.concat(),
-        Err(reason) => skip!("mke2fs::volumes_equal_those_of_mke2fs", reason),
-    };
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    judge_all("mke2fs::volumes_equal_those_of_mke2fs", CASES);
+    if long("mke2fs::volumes_equal_those_of_mke2fs, 17T and 20T") {
+        judge_all("mke2fs::volumes_equal_those_of_mke2fs, 17T and 20T", LONG);
+    }
 }
 
 /// Whether a journal as long as this is given, by mke2fs and by us.

@@ -4,7 +4,7 @@
 use crate::common::{create, folder, two_at_a_time};
 use hectare_mkfs::parse_size;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
-use hectare_oracle::hunt::is_long;
+use hectare_oracle::hunt::{is_long, part};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{KernelMount, Skip, What, assert_same, skip, skip_part, walk};
 use hectare_units::{Bytes, GroupNr};
@@ -415,9 +415,10 @@ fn volumes_of_exbibytes_are_written_as_planned() {
 
 #[test]
 fn volumes_with_options_are_those_of_mkfs_xfs() {
-    let cases: Vec<_> = CASES.iter().enumerate().collect();
+    const TEST: &str = "xfs::volumes_with_options_are_those_of_mkfs_xfs";
+    let cases = part(TEST, CASES.iter().enumerate(), 3);
     if let Err(reason) = two_at_a_time(&cases, |(at, (size, args))| compare(size, args, at % 8 == 0)) {
-        skip!("xfs::volumes_with_options_are_those_of_mkfs_xfs", reason);
+        skip!(TEST, reason);
     }
 }
 

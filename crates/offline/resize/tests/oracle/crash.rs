@@ -7,7 +7,7 @@ use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_oracle::{
     Entry, KernelMount, Skip, What, assert_same, dumpe2fs, dumpe2fs_superblock, fsck, scratch, skip,
-    skip_part,
+    skip_part, sparse,
 };
 use hectare_resize::{Options, Target, Width};
 use hectare_units::{Bytes, GroupNr, index_of};
@@ -136,7 +136,8 @@ fn judge(case: &Case, count: usize) -> Result<usize, Skip> {
         let seed = hectare_units::u64_of(nr);
         let state = if nr % 4 == 0 { states.prefix(point) } else { states.torn(point, seed) }.unwrap();
         let file = scratch::fresh("crashed");
-        write_sparse(&state, &file);
+        let read = |at, part: &mut [u8]| state.read_at(Bytes::new(at), part).unwrap();
+        sparse::save_read(&file, state.len().get(), read).unwrap();
         drop(state);
         torn += usize::from(mend_torn_superblock(&file, &log[..point]));
         let is_mountable = !case.is_external && pair.combo.mountable().is_ok();
@@ -230,22 +231,6 @@ fn mend_torn_superblock(path: &Path, log: &[Event]) -> bool {
     assert!(SuperBlock::parse(&written, Bytes::new(u64::MAX)).is_ok(), "a bad superblock was written");
     file.write_all_at(&written, AT).unwrap();
     true
-}
-
-/// Writes what a device holds, without the blocks of zeros.
-fn write_sparse(device: &dyn Device, path: &Path) {
-    const STEP: u64 = 1 << 16;
-    let file = fs::File::create(path).unwrap();
-    let len = device.len().get();
-    file.set_len(len).unwrap();
-    let mut bytes = vec![0; index_of(STEP)];
-    for at in (0..len).step_by(index_of(STEP)) {
-        let part = &mut bytes[..index_of(STEP.min(len - at))];
-        device.read_at(Bytes::new(at), part).unwrap();
-        if part.iter().any(|byte| *byte != 0) {
-            file.write_all_at(part, at).unwrap();
-        }
-    }
 }
 
 /// Blocks that are in use and were written before anything says that the volume is being changed.

@@ -4,7 +4,7 @@
 use crate::support::{Base, change, changes};
 use hectare_device::{CrashStates, Device, FileOptions, MemoryDevice, RecordDevice};
 use hectare_oracle::hunt::is_long;
-use hectare_oracle::{Skip, What, assert_same, fsck, scratch, skip_part};
+use hectare_oracle::{Skip, What, assert_same, fsck, scratch, skip_part, sparse};
 use hectare_tune::{Changes, ExternalJournal, tune};
 use hectare_units::{Bytes, index_of};
 use std::fs;
@@ -91,7 +91,7 @@ fn judge(base: &Base, options: Options, place: Journal) -> Result<usize, Skip> {
         state.read_at(Bytes::ZERO, &mut bytes).unwrap();
         drop(state);
         let file = scratch::fresh("crashed");
-        fs::write(&file, &bytes).unwrap();
+        sparse::save(&file, &bytes).unwrap();
         let beside: Vec<&str> = match (&journal, &log) {
             (Some(path), Some(log)) => {
                 fs::write(path, log).unwrap();
