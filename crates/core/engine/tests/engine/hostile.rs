@@ -316,11 +316,7 @@ fn regression_directories_that_hold_themselves_do_not_lock_up() {
 
 #[test]
 fn the_corpus_hurts_nobody() {
-    let images = match corpus() {
-        Ok(images) => images,
-        Err(reason) => skip!("hostile::the_corpus", reason),
-    };
-    for packed in images {
+    for packed in corpus("hostile::the_corpus") {
         survive(&packed.to_string_lossy(), unpacked(&packed));
     }
 }

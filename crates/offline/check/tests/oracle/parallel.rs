@@ -43,11 +43,7 @@ fn same(name: &str, device: &FaultDevice<MemoryDevice>) -> Result<Report, String
 
 #[test]
 fn the_corpus_is_judged_alike() {
-    let images = match corpus() {
-        Ok(images) => images,
-        Err(reason) => skip!("check parallel::corpus", reason),
-    };
-    for packed in images {
+    for packed in corpus("check parallel::corpus") {
         let device = slow(MemoryDevice::from_bytes(&unpacked(&packed)));
         let _ = same(&packed.display().to_string(), &device);
     }
