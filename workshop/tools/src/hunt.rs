@@ -42,7 +42,7 @@ pub fn share(whole: u64) -> u64 {
 /// If `HECTARE_REQUIRE_ALL=1` and some would be left out.
 #[must_use]
 pub fn part<T>(name: &str, cases: impl IntoIterator<Item = T>, one_in: usize) -> Vec<T> {
-    if long(format!("{name}, {} in {one_in} of the cases", one_in - 1)) {
+    if one_in <= 1 || long(format!("{name}, {} in {one_in} of the cases", one_in - 1)) {
         return cases.into_iter().collect();
     }
     let first = seed(name) % one_in as u64;

@@ -78,13 +78,10 @@ fn write_something(name: &str, packed: &Path, folder: &Path) {
     assert_eq!(std::fs::metadata(&image).unwrap().len(), len, "{name}: the image grew");
 }
 
-/// A third of the images; all of them under `HECTARE_LONG=1`.
 #[test]
 fn no_broken_image_breaks_a_command() {
-    let mut images = corpus("cli corpus::no_broken_image");
-    if !hunt::long("cli corpus::no_broken_image, two thirds of the images") {
-        images = images.into_iter().step_by(3).collect();
-    }
+    const TEST: &str = "cli corpus::no_broken_image";
+    let images = hunt::part(TEST, corpus(TEST), 4);
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {

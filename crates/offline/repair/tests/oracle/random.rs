@@ -70,12 +70,15 @@ impl Sum {
         self.made_up += compared.made_up;
         self.changed += compared.changed;
         // Of a volume that neither can mend nothing is expected.
-        let refused = trial.repaired.as_ref().is_err_and(|reason| {
-            ["no superblock", "too little is left", "unknown features", "its names can't be read"]
-                .iter()
-                .any(|known| reason.contains(known))
-                || reason.contains("too little is left")
-        });
+        let known = [
+            "no superblock",
+            "too little is left",
+            "unknown features",
+            "its names can't be read",
+            "it is an external ext4 journal",
+        ];
+        let refused =
+            trial.repaired.as_ref().is_err_and(|reason| known.iter().any(|known| reason.contains(known)));
         let clean = trial.is_clean() || refused && !theirs_fine;
         self.refused += usize::from(refused && clean);
         if !clean {
