@@ -1,39 +1,33 @@
-//! A directory of this process for large temporary files, removed when it is no longer needed.
-//!
-//! A killed process removes nothing, so each name ends in the process's id, and making a directory first
-//! removes those of processes that are gone. Mounts in them are unmounted by the oracle's own sweep.
+//! A directory of this process for large temporary files, removed when it is no longer needed; what killed processes
+//! left is removed by the next ([`scratch`](crate::scratch)).
 
+use crate::scratch::{Owned, sweep, sweep_in};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A directory that is removed when this value is dropped.
+pub use crate::scratch::leave_nothing;
+
+/// A directory that is removed when this value is dropped, with what is mounted in it.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch(Owned);
 
 impl Scratch {
-    /// Makes a directory of this name and the process's id below `parent`, and removes what killed processes
-    /// have left there. Only one per name at a time.
+    /// Makes a directory of this name below `parent`, and removes what killed processes have left there.
     pub fn new(parent: &Path, name: &str) -> Result<Self, String> {
-        crate::scratch::sweep();
+        sweep();
         fs::create_dir_all(parent).map_err(with_path(parent))?;
-        for entry in fs::read_dir(parent).map_err(with_path(parent))?.flatten() {
-            if is_abandoned(&entry.file_name().to_string_lossy(), name) {
-                let _ = fs::remove_dir_all(entry.path()); // another user's, perhaps
-            }
-        }
-        let folder = parent.join(format!("{name}.{}", std::process::id()));
-        fs::create_dir(&folder).map_err(with_path(&folder))?;
-        Ok(Self(folder))
+        sweep_in(parent, name);
+        Owned::new(parent, name).map(Self).map_err(with_path(parent))
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.0.folder
     }
 
     /// Removes it now, for a process that is about to end without dropping anything.
     pub fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.0); // the next run tries again
+        self.0.remove();
     }
 }
 
@@ -41,16 +35,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         self.remove();
     }
-}
-
-/// Removes the oracle's directory of this process, which the next one would remove: for the end of a process.
-pub fn leave_nothing() {
-    let _ = fs::remove_dir_all(crate::scratch::folder()); // the next run tries again
-}
-
-fn is_abandoned(found: &str, name: &str) -> bool {
-    let owner = found.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
-    owner.is_some_and(|id| id.parse::<u32>().is_ok() && !Path::new("/proc").join(id).exists())
 }
 
 /// A failure with its path.
@@ -66,15 +50,16 @@ mod tests {
     #[test]
     fn folders_of_the_dead_go_and_others_stay() {
         let parent = crate::scratch::fresh("scratch");
-        let dead = parent.join("hectare-test.4294967295");
+        // The dead one has the number of a process that lives.
+        let dead = parent.join(format!("hectare-test.{}.00000000", std::process::id()));
         fs::create_dir_all(&dead).unwrap();
-        let (theirs, odd) = (parent.join("other.4294967295"), parent.join("hectare-test.x"));
-        fs::create_dir(&theirs).unwrap();
-        fs::create_dir(&odd).unwrap();
-        let scratch = Scratch::new(&parent, "hectare-test").unwrap();
-        assert!(scratch.path().is_dir() && !dead.exists() && theirs.exists() && odd.exists());
-        let path = scratch.path().to_owned();
-        drop(scratch);
+        let other = parent.join("other.4294967295.00000000");
+        fs::create_dir(&other).unwrap();
+        let first = Scratch::new(&parent, "hectare-test").unwrap();
+        let second = Scratch::new(&parent, "hectare-test").unwrap();
+        assert!(first.path().is_dir() && second.path().is_dir() && !dead.exists() && other.exists());
+        let path = first.path().to_owned();
+        drop(first);
         assert!(!path.exists());
         fs::remove_dir_all(&parent).unwrap();
     }
