@@ -12,7 +12,7 @@
 //!
 //! `cargo xtask python bench` builds an optimised wheel instead, and runs `bench_read.py` on it.
 
-use hectare_tools::steps::{built_command, cargo, quiet, root, shown, target_folder, went_well};
+use hectare_tools::steps::{built, cargo, quiet, root, shown, target_folder, went_well};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -97,7 +97,7 @@ fn on_the_wheel() -> Result<Outcome, Outcome> {
     if !installed(&environment, &wheel) {
         return Err(failed("the wheel can't be installed".to_owned()));
     }
-    let command = built_command().ok_or_else(|| failed("the command can't be built".to_owned()))?;
+    let command = built(false).ok_or_else(|| failed("the command can't be built".to_owned()))?;
     let c_library = built_c_library().ok_or_else(|| failed("the library for C can't be built".to_owned()))?;
     Ok(tested(&environment, None, &Compared { command, c_library, module: PathBuf::new() }))
 }

@@ -1,6 +1,6 @@
 //! Comparisons with the kernel and others: `cargo benchmark
 //! allocator|c|check|io|mkfs|mount|nbd|resize|salvage [--only NAME] [--pairs N] [--seconds S] [--policy P]
-//! [--quick] [--binary FILE] [--json FILE]`.
+//! [--quick] [--binary FILE] [--lab FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
@@ -46,15 +46,16 @@ mod salvage;
 
 use contender::Ground;
 use hectare_oracle::mount::can_mount;
+use hectare_tools::ended::Exit;
 use hectare_tools::job_folder::leave_nothing;
-use hectare_tools::steps::{cargo, root, shown, target_folder, understood};
+use hectare_tools::steps::{self, built_program, parsed, root, target_folder, understood};
 use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
 
 const USAGE: &str = "usage: cargo benchmark allocator|c|check|io|mkfs|mount|nbd|resize|salvage \
                      [--only NAME]... [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] \
-                     [--json FILE] [--list]";
+                     [--lab FILE] [--json FILE] [--list]";
 
 /// One comparison.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,8 @@ pub(crate) struct Options {
     quick: bool,
     /// The program; built if not given.
     binary: Option<PathBuf>,
+    /// The program of the experiments; built if not given.
+    lab: Option<PathBuf>,
     /// The output file for the measurements.
     json: PathBuf,
     /// Only list the sections.
@@ -112,6 +115,7 @@ impl Options {
             policy: None,
             quick: false,
             binary: None,
+            lab: None,
             json: root().join(format!("out/bench-{comparison}.json")),
             list: false,
         };
@@ -120,10 +124,11 @@ impl Options {
             let mut value = || words.next().map(|v| (*v).to_owned()).ok_or(format!("{word} needs a value"));
             match *word {
                 "--only" => options.only.push(value()?),
-                "--pairs" => options.pairs = number(word, &value()?)?,
-                "--seconds" => options.seconds = number(word, &value()?)?,
+                "--pairs" => options.pairs = parsed(word, &value()?)?,
+                "--seconds" => options.seconds = parsed(word, &value()?)?,
                 "--policy" => options.policy = Some(value()?),
                 "--binary" => options.binary = Some(value()?.into()),
+                "--lab" => options.lab = Some(value()?.into()),
                 "--json" => options.json = value()?.into(),
                 "--quick" => options.quick = true,
                 "--list" => options.list = true,
@@ -133,16 +138,38 @@ impl Options {
         if options.pairs == 0 {
             return Err("--pairs: at least 1".into());
         }
+        if !(options.seconds > 0.0 && options.seconds.is_finite()) {
+            return Err("--seconds: more than 0".into());
+        }
+        known(&options.only, &options.names())?;
         Ok(options)
+    }
+
+    /// The names of all sections or cases.
+    fn names(&self) -> Vec<String> {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        match self.what {
+            Comparison::Workloads(sections) => {
+                sections(self).into_iter().map(|section| section.name).collect()
+            }
+            Comparison::Formatters => mkfs::names(),
+            Comparison::Checkers => owned(&check::CASES.map(|case| case.name)),
+            Comparison::Salvage => owned(&salvage::CASES.map(|case| case.name)),
+            Comparison::Shrinkers => owned(&resize::CASES.map(|case| case.name)),
+        }
     }
 }
 
-fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{word}: {text} is no number of that kind"))
+/// Refuses what is the beginning of no name.
+fn known(only: &[String], names: &[String]) -> Result<(), String> {
+    match only.iter().find(|only| !names.iter().any(|name| name.starts_with(only.as_str()))) {
+        Some(unknown) => Err(format!("--only: there is no {unknown}, but {}", names.join(", "))),
+        None => Ok(()),
+    }
 }
 
-/// Runs the job with its arguments; returns whether everything ran, was clean and met its claims.
-pub(crate) fn run(words: &[&str]) -> bool {
+/// Runs the job with its arguments; it ends well if everything ran, was clean and met its claims.
+pub(crate) fn run(words: &[&str]) -> Exit {
     if let ["mount", rest @ ..] = words {
         return mount::run(rest);
     }
@@ -156,33 +183,44 @@ pub(crate) fn run(words: &[&str]) -> bool {
         [comparison, rest @ ..] => Options::parse(comparison, rest),
         [] => Err("which comparison?".to_owned()),
     };
-    let Some(options) = understood(options, USAGE) else { return false };
+    let Some(options) = understood(options, USAGE) else { return Exit::Usage };
     match options.what {
         Comparison::Workloads(sections) => workloads(&options, &sections(&options)),
-        Comparison::Formatters => formatters(&options),
-        Comparison::Checkers => checkers(&options),
-        Comparison::Salvage => salvaging(&options),
-        Comparison::Shrinkers => shrinkers(&options),
+        Comparison::Formatters => whole_programs(&options, mkfs::list, mkfs::run),
+        Comparison::Checkers => whole_programs(&options, check::list, check::run),
+        Comparison::Salvage => whole_programs(&options, salvage::list, salvage::run),
+        Comparison::Shrinkers => whole_programs(&options, resize::list, resize::run),
     }
 }
 
+/// Runs a comparison of whole programs, or lists its cases.
+fn whole_programs(options: &Options, list: fn(), run: fn(&Options, &Path) -> bool) -> Exit {
+    if options.list {
+        list();
+        return Exit::Good;
+    }
+    built(options.binary.as_deref()).map_or(Exit::NotHere, |binary| run(options, &binary).into())
+}
+
 /// Runs the requested sections.
-fn workloads(options: &Options, sections: &[Section]) -> bool {
+fn workloads(options: &Options, sections: &[Section]) -> Exit {
     let wanted = |section: &&Section| {
         options.only.is_empty() || options.only.iter().any(|only| section.name.starts_with(only.as_str()))
     };
     let sections: Vec<&Section> = sections.iter().filter(wanted).collect();
-    if options.list || sections.is_empty() {
+    if options.list {
         sections.iter().for_each(|section| println!("{:<28} {}", section.name, section.about()));
-        return !sections.is_empty();
+        return Exit::Good;
     }
-    let Some(binary) = built(options.binary.as_deref()) else { return false };
+    let lab = || options.lab.clone().or_else(|| built_program("hectare-lab", "hectare-lab", true));
+    let programs = built(options.binary.as_deref()).and_then(|binary| Some((binary, lab()?)));
+    let Some((binary, lab)) = programs else { return Exit::NotHere };
     let disk = sections.iter().any(|section| section.volume.place == Storage::Disk).then(target_folder);
-    let ground = match Ground::prepare(binary, disk.as_deref()) {
+    let ground = match Ground::prepare(binary, lab, disk.as_deref()) {
         Ok(ground) => ground,
         Err(error) => {
             eprintln!("can't prepare: {error}");
-            return false;
+            return Exit::Bad;
         }
     };
     let may_mount = can_mount();
@@ -197,59 +235,19 @@ fn workloads(options: &Options, sections: &[Section]) -> bool {
         // Written after each section: a complete run takes long, and may be interrupted.
         if let Err(error) = results::write(&options.json, &all) {
             eprintln!("can't write {}: {error}", options.json.display());
-            return false;
+            return Exit::Bad;
         }
     }
-    let cross = results::across(&all);
+    let (cross, all_met) = results::across(&all);
     print!("{cross}");
     leave_nothing();
     println!("figures: {}", options.json.display());
-    all.iter().all(SectionResults::is_good)
-}
-
-/// Runs the comparison of formatters.
-fn formatters(options: &Options) -> bool {
-    if options.list {
-        mkfs::list();
-        return true;
-    }
-    built(options.binary.as_deref()).is_some_and(|binary| mkfs::run(options, &binary))
-}
-
-/// Runs the comparison of checkers.
-fn checkers(options: &Options) -> bool {
-    if options.list {
-        check::list();
-        return true;
-    }
-    built(options.binary.as_deref()).is_some_and(|binary| check::run(options, &binary))
-}
-
-/// Runs the comparison of salvage with reading.
-fn salvaging(options: &Options) -> bool {
-    if options.list {
-        salvage::list();
-        return true;
-    }
-    built(options.binary.as_deref()).is_some_and(|binary| salvage::run(options, &binary))
-}
-
-/// Runs the comparison of who makes a volume small.
-fn shrinkers(options: &Options) -> bool {
-    if options.list {
-        resize::list();
-        return true;
-    }
-    built(options.binary.as_deref()).is_some_and(|binary| resize::run(options, &binary))
+    (all_met && all.iter().all(SectionResults::is_good)).into()
 }
 
 /// The given program, or a new build.
 fn built(given: Option<&Path>) -> Option<PathBuf> {
-    if let Some(given) = given {
-        return Some(given.to_owned());
-    }
-    let built = shown(cargo().args(["build", "--release", "--package", "hectare-cli"]));
-    built.then(|| target_folder().join("release/hectare"))
+    given.map(Path::to_owned).or_else(|| steps::built(true))
 }
 
 /// Runs one section.
@@ -293,14 +291,20 @@ mod tests {
 
     #[test]
     fn words_become_options() {
-        let options = Options::parse("io", &["--only", "small", "--pairs", "7", "--quick"]).unwrap();
+        let options = Options::parse("io", &["--only", "random", "--pairs", "7", "--quick"]).unwrap();
         assert!(options.json.ends_with("out/bench-io.json"));
-        assert_eq!((options.only.as_slice(), options.pairs), (&["small".to_owned()][..], 7));
+        assert_eq!((options.only.as_slice(), options.pairs), (&["random".to_owned()][..], 7));
         assert!(options.quick && options.policy.is_none());
-        for wrong in [&["--pairs"][..], &["--pairs", "0"], &["--seconds", "x"], &["small"]] {
+        for wrong in
+            [&["--pairs"][..], &["--pairs", "0"], &["--seconds", "x"], &["--seconds", "-1"], &["small"]]
+        {
             assert!(Options::parse("allocator", wrong).is_err(), "{wrong:?}");
         }
         assert!(Options::parse("disk", &[]).is_err());
+        for comparison in ["allocator", "check", "io", "mkfs", "resize", "salvage"] {
+            let refused = Options::parse(comparison, &["--only", "nothing"]);
+            assert!(refused.is_err_and(|text| text.contains("no nothing, but ")), "{comparison}");
+        }
     }
 
     #[test]

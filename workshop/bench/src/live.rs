@@ -10,9 +10,10 @@
 mod load;
 
 use hectare_oracle::{assert_clean, browser};
+use hectare_tools::ended::Exit;
 use hectare_tools::install::install;
 use hectare_tools::job_folder::{Scratch, with_path};
-use hectare_tools::steps::{cargo, quiet, root, shown, target_folder};
+use hectare_tools::steps::{built, quiet, root, seconds, shown, target_folder, understood, went_well};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,29 +23,23 @@ const USAGE: &str = "usage: cargo benchmark live [--seconds N]";
 /// The volume's size; the load keeps less than half of it.
 const SIZE: &str = "1G";
 /// The page's time range, and a little more.
-const SECONDS: u64 = 125;
+const TIME: Duration = Duration::from_secs(125);
 const PICTURE: &str = "docs/live.png";
 const DARK: &str = "out/live-dark.png";
 
-/// Runs the job with its arguments; returns whether there is a picture now.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let seconds = match words {
-        [] => SECONDS,
-        ["--seconds", number] if number.parse::<u64>().is_ok() => number.parse().unwrap_or(SECONDS),
-        _ => {
-            eprintln!("{USAGE}");
-            return false;
-        }
+/// Runs the job with its arguments; it ends well if there is a picture now.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let time = match words {
+        [] => Ok(TIME),
+        ["--seconds", number] => seconds("--seconds", number),
+        _ => Err("only a number of seconds can be given".to_owned()),
     };
+    let Some(time) = understood(time, USAGE) else { return Exit::Usage };
     install(&[("chromium", "chromium"), ("fusermount3", "fuse3")]).print();
-    if !shown(cargo().args(["build", "--package", "hectare-cli"])) {
-        return false;
+    if built(false).is_none() {
+        return Exit::NotHere;
     }
-    let drawn = draw(Duration::from_secs(seconds));
-    if let Err(error) = &drawn {
-        eprintln!("{error}");
-    }
-    drawn.is_ok()
+    went_well("live", draw(time)).into()
 }
 
 fn draw(time: Duration) -> Result<(), String> {

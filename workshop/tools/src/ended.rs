@@ -1,7 +1,9 @@
-//! Why a job or a part of one has no result: what it needs is missing here, or it went wrong.
+//! How a job ends: with which exit status, and why it or a part of it has no result: what it needs is missing here,
+//! or it went wrong.
 
 use crate::Skip;
 use crate::skip::REQUIRE_ALL;
+use std::process::ExitCode;
 
 /// Why there is no result.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +39,49 @@ impl Ended {
                 false
             }
         }
+    }
+}
+
+/// How a hunt or a comparison ends: the exit status of its program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Exit {
+    /// All was done, and nothing found.
+    Good = 0,
+    /// Something was found, or went wrong.
+    Bad = 1,
+    /// The command line is not understood.
+    Usage = 2,
+    /// It can't run here: what it needs is missing, or can't be built.
+    NotHere = 3,
+}
+
+impl Exit {
+    /// The end of a job with this result; why it has none is printed, on a line.
+    pub fn of(job: &str, result: Result<(), Ended>) -> Self {
+        match result {
+            Ok(()) => Self::Good,
+            Err(Ended::Skipped(reason)) => {
+                eprintln!("{job} can't run here: {reason}");
+                Self::NotHere
+            }
+            Err(Ended::Failed(reason)) => {
+                eprintln!("{job} FAILED: {reason}");
+                Self::Bad
+            }
+        }
+    }
+}
+
+impl From<bool> for Exit {
+    fn from(good: bool) -> Self {
+        if good { Self::Good } else { Self::Bad }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
     }
 }
 

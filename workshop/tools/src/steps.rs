@@ -3,6 +3,7 @@
 use crate::tool::line_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// The workspace's directory.
 pub fn root() -> PathBuf {
@@ -39,10 +40,26 @@ pub fn parsed<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, Strin
     text.parse().map_err(|_| format!("{option}: {text} is no number of that kind"))
 }
 
+/// An arbitrary seed, for a run that was given none.
+pub fn arbitrary_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |now| u64::from(now.subsec_nanos()) << 20 ^ now.as_secs()) % 1_000_000_000
+}
+
+/// The longest that a job can be asked to run: sums of it and the clock's time are in range.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// The value of an option that is a number of seconds.
+pub fn seconds(option: &str, text: &str) -> Result<Duration, String> {
+    let time = Duration::from_secs(parsed(option, text)?);
+    if time > LONGEST { Err(format!("{option}: {text} seconds are more than a year")) } else { Ok(time) }
+}
+
 /// The value of an option that is a number of minutes, with parts.
-pub fn minutes(option: &str, text: &str) -> Result<std::time::Duration, String> {
-    let wrong = |_| format!("{option}: {text} is no number of minutes");
-    std::time::Duration::try_from_secs_f64(parsed::<f64>(option, text)? * 60.0).map_err(wrong)
+pub fn minutes(option: &str, text: &str) -> Result<Duration, String> {
+    let time = Duration::try_from_secs_f64(parsed::<f64>(option, text)? * 60.0);
+    let time = time.ok().filter(|time| *time <= LONGEST);
+    time.ok_or_else(|| format!("{option}: {text} is no number of minutes, up to a year"))
 }
 
 /// Whether a job succeeded; if not, its name and the error are printed.
@@ -52,15 +69,14 @@ pub fn went_well(job: &str, result: Result<(), String>) -> bool {
 
 /// Builds the binary `hectare`, with all optimisations if `released`. Returns where it is.
 pub fn built(released: bool) -> Option<PathBuf> {
-    let (profile, folder): (&[&str], _) = if released { (&["--release"], "release") } else { (&[], "debug") };
-    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare-cli"]).args(profile));
-    done.then(|| target_folder().join(folder).join("hectare"))
+    built_program("hectare-cli", "hectare", released)
 }
 
-/// Builds the command `hectare` as tests have it, with the lab. Returns where it is.
-pub fn built_command() -> Option<PathBuf> {
-    let done = shown(cargo().args(["build", "--quiet", "--package", "hectare-cli"]));
-    done.then(|| target_folder().join("debug/hectare"))
+/// Builds a package's program, with all optimisations if `released`. Returns where it is.
+pub fn built_program(package: &str, program: &str, released: bool) -> Option<PathBuf> {
+    let (profile, folder): (&[&str], _) = if released { (&["--release"], "release") } else { (&[], "debug") };
+    let done = shown(cargo().args(["build", "--quiet", "--package", package]).args(profile));
+    done.then(|| target_folder().join(folder).join(program))
 }
 
 /// The cargo of another toolchain, in the workspace's directory: rustup's, which takes a toolchain's name. The
@@ -98,4 +114,17 @@ pub fn metadata() -> Option<serde_json::Value> {
 pub fn target_folder() -> PathBuf {
     let said = metadata().and_then(|m| m["target_directory"].as_str().map(PathBuf::from));
     said.unwrap_or_else(|| root().join("target"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_no_clock_can_take_are_refused() {
+        assert_eq!(seconds("-s", "7"), Ok(Duration::from_secs(7)));
+        assert_eq!(minutes("-m", "0.5"), Ok(Duration::from_secs(30)));
+        assert!(seconds("-s", &u64::MAX.to_string()).is_err() && seconds("-s", "-1").is_err());
+        assert!(["1e15", "-1", "NaN", "soon"].iter().all(|text| minutes("-m", text).is_err()));
+    }
 }

@@ -8,6 +8,7 @@
 //! of a read.
 
 use hectare_lab::paired_stats::Spread;
+use hectare_tools::ended::Exit;
 use hectare_tools::job_folder::Scratch;
 use hectare_tools::steps::{cargo, parsed, root, shown, target_folder, understood, went_well};
 use std::fs;
@@ -41,10 +42,10 @@ impl Options {
     }
 }
 
-/// Runs the comparison; returns whether it met its goal.
-pub(super) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    went_well("bench c", compare(&options))
+/// Runs the comparison; it ends well if it met its goal.
+pub(super) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
+    went_well("bench c", compare(&options)).into()
 }
 
 fn compare(options: &Options) -> Result<(), String> {

@@ -26,8 +26,8 @@ const NAME: &str = "hectare-bench-check";
 const TIMES: [f64; 2] = [5.0, 1.0];
 
 /// A volume.
-struct Case {
-    name: &'static str,
+pub(super) struct Case {
+    pub(super) name: &'static str,
     /// What `hectare build` is asked for.
     words: &'static [&'static str],
     files: u32,
@@ -37,7 +37,7 @@ struct Case {
     filled: u32,
 }
 
-const CASES: [Case; 2] = [
+pub(super) const CASES: [Case; 2] = [
     Case { name: "million-files", words: &["--size", "min"], files: 1_000_000, together: 500, filled: 1 },
     Case {
         name: "small-inodes",

@@ -21,9 +21,10 @@ const NAME: &str = "hectare-bench";
 const UUID: &str = "3a3a3a3a-5b5b-4c4c-8d8d-9e9e9e9e9e9e";
 const SEED: &str = "1";
 
-/// The program, and directories that are removed when this value is dropped.
+/// The programs, and directories that are removed when this value is dropped.
 pub(super) struct Ground {
     binary: PathBuf,
+    lab: PathBuf,
     memory: Scratch,
     /// Set only if an image lies on disk.
     disk: Option<Scratch>,
@@ -32,10 +33,10 @@ pub(super) struct Ground {
 impl Ground {
     /// Makes the directories, the one on disk below `disk`, and removes what killed runs have left, mounts
     /// first.
-    pub(super) fn prepare(binary: PathBuf, disk: Option<&Path>) -> Result<Self, String> {
+    pub(super) fn prepare(binary: PathBuf, lab: PathBuf, disk: Option<&Path>) -> Result<Self, String> {
         let memory = Scratch::new(Path::new("/dev/shm"), NAME)?;
         let disk = disk.map(|folder| Scratch::new(folder, NAME)).transpose()?;
-        Ok(Self { binary, memory, disk })
+        Ok(Self { binary, lab, memory, disk })
     }
 
     fn folder(&self, place: Storage) -> Result<&Path, String> {
@@ -45,20 +46,17 @@ impl Ground {
         }
     }
 
-    fn hectare(&self, words: &[&str]) -> Result<Vec<u8>, String> {
-        output(Command::new(&self.binary).args(words))
-    }
-
     /// Makes a volume to copy from.
     pub(super) fn make(&self, volume: &Volume) -> Result<Image, String> {
         let image = Image(self.folder(volume.place)?.join("base"));
         let _ = fs::remove_file(&image.0);
         let path = image.0.to_string_lossy().into_owned();
-        self.hectare(&["mkfs", "-q", "-m", "0", "-U", UUID, &path, &volume.size])?;
+        let made = ["mkfs", "-q", "-m", "0", "-U", UUID, &path, &volume.size];
+        output(Command::new(&self.binary).args(made))?;
         if let Some(Aged { fill, mean, longest }) = volume.aged {
             let longest = longest.map(|longest| ["--longest", longest]);
             let words = ["age", "--fill", fill, "--mean", mean, "--seed", SEED, &path];
-            self.hectare(&words.into_iter().chain(longest.into_iter().flatten()).collect::<Vec<_>>())?;
+            output(Command::new(&self.lab).args(words).args(longest.into_iter().flatten()))?;
         }
         judge(&image.0)?;
         Ok(image)
@@ -128,13 +126,9 @@ impl Ground {
     }
 
     fn bench(&self, on: &str, more: &[&str], section: &Section) -> Result<Value, String> {
-        let words: Vec<&str> = ["bench"]
-            .into_iter()
-            .chain(section.words.iter().map(String::as_str))
-            .chain(["--on", on, "--json"])
-            .chain(more.iter().copied())
-            .collect();
-        let said = self.hectare(&words)?;
+        let mut bench = Command::new(&self.lab);
+        bench.arg("bench").args(&section.words).args(["--on", on, "--json"]).args(more);
+        let said = output(&mut bench)?;
         serde_json::from_slice(&said).map_err(|error| format!("hectare-lab bench printed no JSON: {error}"))
     }
 }

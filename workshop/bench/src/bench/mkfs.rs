@@ -170,6 +170,11 @@ pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
 }
 
 /// The names of all cases.
+pub(super) fn names() -> Vec<String> {
+    cases(false).into_iter().map(|case| case.name.to_string()).collect()
+}
+
+/// Prints all cases.
 pub(super) fn list() {
     cases(false).iter().for_each(|case| println!("{:<25} {} bytes", case.name, case.size));
 }

@@ -13,15 +13,15 @@
 //!
 //! Hazards: needs root, FUSE and loop devices, and some 3 GiB of memory. fuse2fs takes minutes for 50,000
 //! names in a directory, so it lists them in the first round only; the table says so.
-//! names in a directory, so it lists them in the first round only; the table says so.
 
 mod jobs;
 mod mounts;
 mod option_ablation;
 mod thresholds;
 
+use hectare_tools::ended::Exit;
 use hectare_tools::job_folder::{Scratch, leave_nothing};
-use hectare_tools::steps::{root, understood};
+use hectare_tools::steps::{parsed, root, understood};
 use jobs::{Ground, Job};
 use mounts::{Mounted, Side};
 use serde_json::json;
@@ -55,7 +55,7 @@ impl Options {
             let mut value = || words.next().map(|v| (*v).to_owned()).ok_or(format!("{word} needs a value"));
             match *word {
                 "--only" => options.only.push(value()?),
-                "--pairs" => options.pairs = value()?.parse().map_err(|_| "--pairs: a number".to_owned())?,
+                "--pairs" => options.pairs = parsed(word, &value()?)?,
                 "--quick" => options.quick = true,
                 "--binary" => options.binary = Some(value()?.into()),
                 "--json" => options.json = value()?.into(),
@@ -83,10 +83,9 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(options: &Options) -> Result<Self, String> {
-        let binary = super::built(options.binary.as_deref()).ok_or("hectare can't be built")?;
+    fn new(binary: PathBuf, quick: bool) -> Result<Self, String> {
         let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-bench-mount")?;
-        let tar = jobs::source_tar(scratch.path(), if options.quick { 1 } else { 8 })?;
+        let tar = jobs::source_tar(scratch.path(), if quick { 1 } else { 8 })?;
         Ok(Self { binary, scratch, tar })
     }
 
@@ -109,19 +108,20 @@ fn alternate<T>(order: &mut [T], round: u32) {
 /// Seconds by job and side, in the order of rounds.
 type Times = BTreeMap<(Job, Side), Vec<f64>>;
 
-/// Runs the comparison; returns whether everything ran, was clean and was as claimed.
-pub(super) fn run(words: &[&str]) -> bool {
+/// Runs the comparison; it ends well if everything ran, was clean and was as claimed.
+pub(super) fn run(words: &[&str]) -> Exit {
     if let ["null", dir] = words {
-        return mounts::be_null(Path::new(dir));
+        return mounts::be_null(Path::new(dir)).into();
     }
     let levers = words.first() == Some(&"levers");
     let words = if levers { &words[1..] } else { words };
-    if levers && words.contains(&"--json") {
-        eprintln!("levers: they are printed only, --json is not for them");
-        return false;
-    }
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let met = Stage::new(&options).and_then(|stage| {
+    let options = match levers && words.contains(&"--json") {
+        true => Err("levers: they are printed only, --json is not for them".to_owned()),
+        false => Options::parse(words),
+    };
+    let Some(options) = understood(options, USAGE) else { return Exit::Usage };
+    let Some(binary) = super::built(options.binary.as_deref()) else { return Exit::NotHere };
+    let met = Stage::new(binary, options.quick).and_then(|stage| {
         if !levers {
             return compare(&stage, &options);
         }
@@ -132,7 +132,7 @@ pub(super) fn run(words: &[&str]) -> bool {
         })
     });
     leave_nothing();
-    met.inspect_err(|message| eprintln!("{message}")).unwrap_or(false)
+    met.inspect_err(|message| eprintln!("{message}")).unwrap_or(false).into()
 }
 
 fn compare(stage: &Stage, options: &Options) -> Result<bool, String> {

@@ -9,15 +9,14 @@
 //!
 //! The export is a file in memory, full of data, so that neither a disk nor holes are measured. The order of the
 //! sides alternates from round to round; the median of the rounds' ratios counts.
-//!
-//! The client's side runs in this process, which is therefore built for release and started again.
 
 use hectare_device::Device;
 use hectare_lab::paired_stats::Spread;
 use hectare_nbd::{Address, NbdDevice, Options as NbdOptions, Place};
 use hectare_oracle::tool::need;
+use hectare_tools::ended::Exit;
 use hectare_tools::job_folder::Scratch;
-use hectare_tools::steps::{cargo, shown, target_folder, understood};
+use hectare_tools::steps::{parsed, understood};
 use hectare_units::random::SplitMix64;
 use hectare_units::{Bytes, index_of};
 use rustix::process::{Pid, Signal, kill_process};
@@ -89,65 +88,48 @@ struct Options {
     quick: bool,
     binary: Option<PathBuf>,
     list: bool,
-    /// Whether this process is the one that measures.
-    here: bool,
 }
 
 fn parse(words: &[&str]) -> Result<Options, String> {
-    let mut options = Options {
-        only: Vec::new(),
-        pairs: 5,
-        seconds: 5,
-        quick: false,
-        binary: None,
-        list: false,
-        here: false,
-    };
+    let mut options =
+        Options { only: Vec::new(), pairs: 5, seconds: 5, quick: false, binary: None, list: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
-        let number =
-            |text: &str| text.parse::<u32>().map_err(|_| format!("{word} {text}: that is no number"));
         match *word {
             "--only" => options.only.push(value()?.to_owned()),
-            "--pairs" => options.pairs = number(value()?)?.max(1),
-            "--seconds" => options.seconds = number(value()?)?.max(1).into(),
+            "--pairs" => options.pairs = parsed::<u32>(word, value()?)?.max(1),
+            "--seconds" => options.seconds = parsed::<u32>(word, value()?)?.max(1).into(),
             "--binary" => options.binary = Some(value()?.into()),
             "--quick" => options.quick = true,
             "--list" => options.list = true,
-            "--here" => options.here = true,
             other => return Err(format!("{other} is no option")),
         }
     }
+    super::known(&options.only, &cases().into_iter().map(|(name, ..)| name).collect::<Vec<_>>())?;
     Ok(options)
 }
 
-/// Runs the job with its arguments; returns whether everything ran.
-pub(super) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(parse(words), USAGE) else { return false };
+/// Runs the job with its arguments; it ends well if everything ran.
+pub(super) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(parse(words), USAGE) else { return Exit::Usage };
     let wanted =
         |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only));
     let cases: Vec<_> = cases().into_iter().filter(|(name, ..)| wanted(name)).collect();
-    if options.list || cases.is_empty() {
+    if options.list {
         cases.iter().for_each(|(name, work, sides)| println!("{name:<24} {work:?}: {sides:?}"));
-        return !cases.is_empty();
+        return Exit::Good;
     }
-    let Some(binary) = super::built(options.binary.as_deref()) else { return false };
-    if !options.here {
-        let built = shown(cargo().args(["build", "--release", "--package", "xtask"]));
-        let mut again = Command::new(target_folder().join("release/xtask"));
-        again.args(["bench", "nbd", "--here", "--binary"]).arg(&binary).args(words);
-        return built && again.status().is_ok_and(|status| status.success());
-    }
+    let Some(binary) = super::built(options.binary.as_deref()) else { return Exit::NotHere };
     let scratch = match Scratch::new(Path::new("/dev/shm"), NAME) {
         Ok(scratch) => scratch,
         Err(error) => {
             eprintln!("{error}");
-            return false;
+            return Exit::Bad;
         }
     };
     let ground = Ground { folder: scratch.path().to_owned(), binary, options };
-    cases.iter().fold(true, |good, (name, work, sides)| ground.compare(name, *work, sides) && good)
+    cases.iter().fold(true, |good, (name, work, sides)| ground.compare(name, *work, sides) && good).into()
 }
 
 struct Ground {
@@ -366,7 +348,7 @@ mod tests {
         let names: Vec<_> = cases().into_iter().map(|(name, ..)| name).collect();
         assert!(names.iter().enumerate().all(|(nr, name)| !names[..nr].contains(name)) && names.len() == 8);
         let options = parse(&["--only", "client", "--pairs", "0", "--quick"]).unwrap();
-        assert!(options.pairs == 1 && options.quick && !options.here);
-        assert!(parse(&["--seconds"]).is_err() && parse(&["x"]).is_err());
+        assert!(options.pairs == 1 && options.quick);
+        assert!(parse(&["--seconds"]).is_err() && parse(&["x"]).is_err() && parse(&["--only", "x"]).is_err());
     }
 }

@@ -32,13 +32,13 @@ const DIRECTORIES: u64 = 100;
 const LENGTHS: [usize; 4] = [1000, 5000, 20_000, 100_000];
 
 /// Where the image lies.
-struct Case {
-    name: &'static str,
+pub(super) struct Case {
+    pub(super) name: &'static str,
     /// How many times faster than resize2fs ours without checks is claimed to be.
     times: f64,
 }
 
-const CASES: [Case; 2] = [Case { name: "disk", times: 3.0 }, Case { name: "memory", times: 1.0 }];
+pub(super) const CASES: [Case; 2] = [Case { name: "disk", times: 3.0 }, Case { name: "memory", times: 1.0 }];
 
 /// Who shrinks.
 const SIDES: Sides = Sides {

@@ -215,9 +215,10 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The claim across sections: 64 threads are not slower than 2.
-pub(super) fn across(all: &[SectionResults]) -> String {
-    let mut text = String::new();
+/// The claim across sections: 64 threads are not slower than 2. Returns what is to be said, and whether it is met
+/// wherever both were measured.
+pub(super) fn across(all: &[SectionResults]) -> (String, bool) {
+    let (mut text, mut all_met) = (String::new(), true);
     for state in ["fresh", "aged"] {
         let rate = |threads: u32| {
             let name = format!("fallocate2-{state}-{threads}");
@@ -226,6 +227,7 @@ pub(super) fn across(all: &[SectionResults]) -> String {
         };
         if let Some((two, many)) = rate(2).zip(rate(64)) {
             let verdict = if many >= two { "met" } else { "MISSED" };
+            all_met &= many >= two;
             let times = shown(many / two);
             let _ = writeln!(
                 text,
@@ -233,7 +235,7 @@ pub(super) fn across(all: &[SectionResults]) -> String {
             );
         }
     }
-    text
+    (text, all_met)
 }
 
 /// Writes all sections and the machine they ran on.
@@ -292,6 +294,22 @@ mod tests {
         assert!(!bad.is_good());
         assert!(bad.table().contains("MISSED: engine: operations/s at least 10 times kernel's: 9.00"));
         assert_eq!(bad.json()["sides"][0]["figures"]["operations/s"]["median"], 900.0);
+    }
+
+    #[test]
+    fn more_threads_that_are_slower_are_a_missed_claim() {
+        let sections = allocator::sections(&Options::parse("allocator", &[]).unwrap());
+        let with = |threads: u32, rate| {
+            let name = format!("fallocate2-fresh-{threads}");
+            let section = sections.iter().find(|section| section.name == name).unwrap();
+            let mut told = SectionResults::new(section, section.sides.clone());
+            let engine = section.sides.iter().position(|side| side.title() == ENGINE).unwrap();
+            told.take(engine, Ok(Figures { values: [(Metric::Rate, rate)].into(), run: Value::Null }));
+            told
+        };
+        assert!(across(&[with(2, 10.0), with(64, 10.0)]).1);
+        assert!(!across(&[with(2, 10.0), with(64, 9.0)]).1);
+        assert!(across(&[with(2, 10.0)]).1);
     }
 
     #[test]

@@ -34,15 +34,15 @@ const NAME: &str = "hectare-bench-salvage";
 const RATIO: f64 = 0.8;
 
 /// A volume.
-struct Case {
-    name: &'static str,
+pub(super) struct Case {
+    pub(super) name: &'static str,
     files: u64,
     /// Bytes of the shortest and of the longest file.
     len: (u64, u64),
     size: &'static str,
 }
 
-const CASES: [Case; 2] = [
+pub(super) const CASES: [Case; 2] = [
     Case { name: "small-files", files: 100_000, len: (200, 16_000), size: "1300M" },
     Case { name: "large-files", files: 12, len: (100 << 20, 100 << 20), size: "1400M" },
 ];

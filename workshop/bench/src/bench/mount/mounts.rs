@@ -80,17 +80,19 @@ impl Mounted {
             Side::Null => {
                 let program = std::env::current_exe().map_err(|error| error.to_string())?;
                 let mut command = Command::new(program);
-                command.args(["bench", "mount", "null"]).arg(&dir);
+                command.args(["mount", "null"]).arg(&dir);
                 command
             }
         };
         let before = device_of(&dir);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let child = Some(child.map_err(|error| format!("{}: {error}", side.title()))?);
-        let mounted = Self { side, image, dir, child, _kernel: None };
-        wait_for(|| device_of(&mounted.dir) != before)
-            .then_some(mounted)
-            .ok_or_else(|| format!("{}: not mounted", side.title()))
+        let mut mounted = Self { side, image, dir, child, _kernel: None };
+        wait_for(|| device_of(&mounted.dir) != before || mounted.has_ended());
+        if device_of(&mounted.dir) == before || mounted.has_ended() {
+            return Err(format!("{}: not mounted", side.title()));
+        }
+        Ok(mounted)
     }
 
     pub(super) const fn title(&self) -> &'static str {
@@ -101,11 +103,17 @@ impl Mounted {
         &self.dir
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
     /// Unmounts, waits until the image is closed, and checks ours.
     pub(super) fn end(mut self) -> Result<(), String> {
-        let Some(child) = &mut self.child else { return Ok(()) };
+        if self.child.is_none() {
+            return Ok(());
+        }
         take_off(&self.dir);
-        if !wait_for(|| child.try_wait().is_ok_and(|ended| ended.is_some())) {
+        if !wait_for(|| self.has_ended()) {
             return Err(format!("{}: it does not end", self.side.title()));
         }
         if self.side != Side::Hectare {
@@ -118,8 +126,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child
-            && !child.try_wait().is_ok_and(|ended| ended.is_some())
+        if !self.has_ended()
+            && let Some(child) = &mut self.child
         {
             take_off(&self.dir);
             let _ = child.kill(); // it may have ended
