@@ -138,10 +138,13 @@ pub fn filled(combo: &Combo, tree: Tree, scale: &Scale) -> Result<Arc<Filled>, S
 }
 
 /// The sources of all that decides what a volume is filled with and how it is read.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 12] = [
     include_str!("e2fsprogs.rs"),
     include_str!("../../tools/src/entry.rs"),
     include_str!("filled.rs"),
+    include_str!("fixtures.rs"),
+    include_str!("fsck.rs"),
+    include_str!("mount.rs"),
     include_str!("stored.rs"),
     include_str!("trees.rs"),
     include_str!("trees/attributes.rs"),

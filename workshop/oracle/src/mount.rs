@@ -10,12 +10,17 @@
 
 pub use crate::loops::Access;
 
+use crate::e2fsprogs::try_mke2fs;
 use crate::loops::{LoopDevice, can_attach, complain};
+use crate::superblock::Summary;
+use crate::tool::Said;
 use crate::wait::{PATIENCE, PAUSE};
 use crate::{Skip, locks, scratch, superblock, tool};
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -112,11 +117,11 @@ impl KernelMount {
         let point = scratch::fresh("mount");
         fs::create_dir(&point).unwrap_or_else(|error| panic!("can't make {}: {error}", point.display()));
         let mut mount = Self { image, device, point, mounted: false, unsynced: None };
-        mount.mount(access, options)?; // dropped on failure, which detaches
-        Ok(mount)
+        let said = mount.mount(access, options)?; // dropped on failure, which detaches
+        if said.succeeded() { Ok(mount) } else { Err(mount.refused(&said)) }
     }
 
-    fn mount(&mut self, access: Access, options: &str) -> Result<(), MountError> {
+    fn mount(&mut self, access: Access, options: &str) -> Result<Said, Skip> {
         let base = match access {
             Access::ReadWrite => "noatime",
             Access::ReadOnly => "ro",
@@ -131,20 +136,33 @@ impl KernelMount {
         if said.succeeded() {
             self.mounted = true;
             self.device.detach();
-            return Ok(());
         }
+        Ok(said)
+    }
+
+    /// Why it is not mounted: a skip if the kernel can't mount such a volume, else the image is wrong.
+    fn refused(&self, said: &Said) -> MountError {
         let text = format!("{}\n{}", said.report(), self.kernel_log());
         let denied = said.stderr.contains("ermission denied") || said.stderr.contains("must be superuser");
         if denied || said.stderr.contains("unknown filesystem type") {
-            return Err(Skip::new(format!("mounting is not possible here: {}", said.stderr.trim())).into());
+            return Skip::new(format!("mounting is not possible here: {}", said.stderr.trim())).into();
         }
-        let optional = superblock::read(&self.image).map(|s| s.optional_in_kernels()).unwrap_or_default();
-        if optional.is_empty() {
-            return Err(refusal(&self.image, &text));
+        let summary = superblock::read(&self.image);
+        let optional = summary.as_ref().map(Summary::optional_in_kernels).unwrap_or_default();
+        if optional.is_empty() || summary.is_ok_and(|summary| mounts_new(&summary)) {
+            return refusal(&self.image, &text);
         }
         let reason = self.kernel_log().lines().last().map(without_age).unwrap_or_default();
         let features = optional.join(", ");
-        Err(Skip::new(format!("this kernel does not mount volumes with {features}{reason}")).into())
+        Skip::new(format!("this kernel does not mount volumes with {features}{reason}")).into()
+    }
+
+    fn is_mountable(image: &Path) -> Result<bool, Skip> {
+        let device = LoopDevice::new(image, Access::ReadWrite)?;
+        let point = scratch::fresh("mount");
+        fs::create_dir(&point).map_err(|error| Skip::new(format!("{}: {error}", point.display())))?;
+        let mut mount = Self { image: image.to_owned(), device, point, mounted: false, unsynced: None };
+        mount.mount(Access::ReadWrite, "").map(|said| said.succeeded())
     }
 
     /// The type of file system by the image's first bytes: XFS, else ext4.
@@ -230,6 +248,23 @@ impl Drop for KernelMount {
             complain(&problem);
         }
     }
+}
+
+/// Whether the kernel mounts a new volume that has what is optional in this one: tried once for each set.
+fn mounts_new(like: &Summary) -> bool {
+    static KNOWN: LazyLock<Mutex<HashMap<Vec<String>, bool>>> = LazyLock::new(Mutex::default);
+    let arguments = like.arguments();
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = known().get(&arguments).copied();
+    before.unwrap_or_else(|| {
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let image = scratch::fresh("optional");
+        let made = try_mke2fs(&words, &image, "256M").is_ok_and(|said| said.succeeded());
+        let mounts = made && KernelMount::is_mountable(&image).unwrap_or(false);
+        let _ = fs::remove_file(&image); // the scratch directory is removed anyway
+        known().insert(arguments, mounts);
+        mounts
+    })
 }
 
 /// The text of a kernel log line, without the seconds since boot: the same reason every time.
@@ -326,6 +361,25 @@ mod tests {
         mount.unmount();
         closer.join().unwrap();
         assert!(!is_attached_anywhere(&image));
+    }
+
+    #[test]
+    fn a_broken_volume_with_an_optional_feature_is_refused_and_not_skipped() {
+        let test = "mount::a_broken_volume_with_an_optional_feature";
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        let features = ["-t", "ext4", "-O", "orphan_file"];
+        let made = mke2fs(&features, &image, "16M").and_then(|()| KernelMount::new(&image, "").map(drop));
+        if let Err(reason) = made {
+            skip!(test, reason);
+        }
+        // Neither group descriptors nor their backups are right.
+        let descriptors: Vec<&str> = vec!["set_block_group 0 inode_table 0", "set_block_group 0 checksum 1"];
+        crate::debugfs_write(&image, &descriptors).unwrap();
+        match KernelMount::attempt(&image, Access::ReadWrite, "") {
+            Err(MountError::Refused { .. }) => {}
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

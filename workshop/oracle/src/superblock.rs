@@ -23,6 +23,7 @@ pub struct Summary {
 
 const START: u64 = 1024;
 const MAGIC: u32 = 0xef53;
+const LARGE_BLOCKS: &str = "blocks larger than a page";
 
 /// Reads the superblock of an image.
 ///
@@ -45,13 +46,25 @@ pub fn read(image: &Path) -> io::Result<Summary> {
 }
 
 impl Summary {
+    /// The arguments of mke2fs for a volume with what is optional in this one.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let features: Vec<_> =
+            self.optional_in_kernels().into_iter().filter(|name| *name != LARGE_BLOCKS).collect();
+        let mut arguments = ["-t", "ext4", "-b", &self.block_size.to_string()].map(str::to_owned).to_vec();
+        if !features.is_empty() {
+            arguments.extend(["-O".to_owned(), features.join(",")]);
+        }
+        arguments
+    }
+
     /// What the image uses that kernels are commonly built without, or too old for. Only then may a refused
     /// mount be the kernel's fault.
     #[must_use]
     pub fn optional_in_kernels(&self) -> Vec<&'static str> {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         let uses = [
-            (self.block_size > page, "blocks larger than a page"),
+            (self.block_size > page, LARGE_BLOCKS),
             (self.incompat & 0x2_0000 != 0, "casefold"),
             (self.incompat & 0x1_0000 != 0, "encrypt"),
             (self.ro_compat & 0x8000 != 0, "verity"),
