@@ -15,6 +15,7 @@
 //! | a reader links little | [`crate::features`] |
 //! | what is published can be packaged | [`crate::published`] |
 //! | the changelog has its form | [`changelog`] |
+//! | files that documents name are there | [`paths`] |
 //! | commits have a short subject and a body | [`history`] |
 //! | the field's words in comments, messages and docs (a warning) | [`words`], `docs/glossary.md` |
 //!
@@ -27,6 +28,7 @@ mod floors;
 mod history;
 pub(crate) mod layers;
 mod modules;
+mod paths;
 mod supply;
 mod text;
 mod words;
@@ -166,6 +168,7 @@ fn findings() -> Vec<Finding> {
         }
     }
     findings.extend(modules::check(&sources));
+    findings.extend(paths::check(&sources));
     findings.extend(floors::check(&sources));
     findings.extend(layers::check());
     findings.extend(book::check());

@@ -1,4 +1,4 @@
-//! `hectare reproduce`: its list, its refusals, and the results that do not depend on the machine.
+//! `hectare-lab reproduce`: its list, its refusals, and the results that do not depend on the machine.
 
 use crate::support::hectare;
 use serde_json::Value;

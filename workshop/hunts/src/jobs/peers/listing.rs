@@ -1,4 +1,4 @@
-//! What an adapter prints: an entry a line, in the form that `xtask/peers/listing.py` describes.
+//! What an adapter prints: an entry a line, in the form that `workshop/hunts/peers/listing.py` describes.
 
 use hectare_oracle::{Entry, Kind};
 use std::collections::BTreeMap;
