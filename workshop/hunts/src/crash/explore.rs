@@ -5,10 +5,10 @@ use super::expect::Expected;
 use super::format::Format;
 use super::repro::Kept;
 use super::session::{Recording, Setup, record};
-use super::trial::{Oracle, Trial};
+use super::trial::{Oracle, Trial, caught};
 use super::workload::Workload;
 use hectare_device::{CrashStates, Event, MemoryDevice};
-use hectare_tools::error::Result;
+use hectare_tools::error::{Error, Result};
 use hectare_units::random::SplitMix64;
 use hectare_units::u64_of;
 use std::sync::Arc;
@@ -85,7 +85,6 @@ struct Shared<'a> {
 ///
 /// # Errors
 /// If there is nothing to run on. What a crash broke is no error but the failure.
-/// If there is nothing to run on. What a crash broke is no error but the failure.
 pub fn explore(
     search: &Search<'_>,
     told: &(dyn Fn(&Progress) + Sync),
@@ -147,7 +146,12 @@ impl Shared<'_> {
         let workloads = self.search.workloads;
         let workload = workloads[hectare_units::index_of(n % u64_of(workloads.len()))];
         let setup = Setup::new(workload, self.search.seed.wrapping_add(n), self.search.format);
-        let recorded = record(setup)?;
+        // Operations that panic have failed; opening a volume may panic, too.
+        let recorded = caught(|| record(setup)).unwrap_or_else(|panicked| {
+            let Setup { workload, format, seed, .. } = setup;
+            let run = format!("workload {}, volume {}, seed {seed}", workload.name(), format.name);
+            Err(Error::at(run, panicked))
+        })?;
         let mut recording = recorded.recording;
         if self.search.flushes_lie {
             let lie = |event: &Event| if *event == Event::Flush { Event::Mark(0) } else { event.clone() };

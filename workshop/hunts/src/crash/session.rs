@@ -7,6 +7,7 @@ use super::history::{BEGINS, Done, History, number};
 use super::op::Op;
 use super::self_describing;
 use super::tree::Tree;
+use super::trial::caught;
 use super::workload::{Generator, Workload};
 use hectare_device::{Event, MemoryDevice, OverlayDevice, RecordDevice};
 use hectare_engine::{Creation, Error, FallocateMode, NewNode, OpenFile, RenameMode, Volume, XattrHow};
@@ -202,11 +203,17 @@ impl Worker<'_> {
         let number = number(self.history.done.len());
         // What other threads did is promised by a sync if it had returned before this mark.
         let began = if op == Op::SyncAll { self.recorder.mark(BEGINS) } else { self.recorder.events() };
-        let op = match perform(self, &op, number) {
-            Ok(done) => done,
-            Err(Error::NoSpace) if self.may_be_full && !op.is_sync() => Op::Refused { what: op.to_string() },
-            Err(error) => {
+        let op = match caught(|| perform(self, &op, number)) {
+            Ok(Ok(done)) => done,
+            Ok(Err(Error::NoSpace)) if self.may_be_full && !op.is_sync() => {
+                Op::Refused { what: op.to_string() }
+            }
+            Ok(Err(error)) => {
                 self.failure = Some(format!("operation {number} ({op}) failed: {error}"));
+                op
+            }
+            Err(panicked) => {
+                self.failure = Some(format!("operation {number} ({op}) {panicked}"));
                 op
             }
         };

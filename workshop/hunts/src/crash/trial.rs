@@ -44,15 +44,19 @@ pub(super) struct Trial<'a> {
     pub(super) oracle: Option<&'a Oracle<'a>>,
 }
 
+/// What a job returns; or that it panicked, and why.
+pub(super) fn caught<T>(job: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(job)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        format!("panicked: {}", text.unwrap_or("for no reason given"))
+    })
+}
+
 impl Trial<'_> {
     /// The problem of a state, if any; a panic is one.
     pub(super) fn run(self, state: State, expected: &mut Expected<'_>) -> Result<(), String> {
-        let tried = catch_unwind(AssertUnwindSafe(|| self.try_state(state, expected)));
-        let tried = tried.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(format!("panicked: {}", text.unwrap_or("for no reason given")))
-        });
+        let tried = caught(|| self.try_state(state, expected)).and_then(|tried| tried);
         let cut_off = if self.twice { "the first recovery was cut off; " } else { "" };
         tried.map_err(|what| format!("{cut_off}{what}"))
     }
@@ -226,4 +230,16 @@ fn make_more(volume: &Volume) -> hectare_engine::Result<()> {
     volume.set_xattr(nr, "user.after", &[7; 500], XattrHow::Either)?;
     volume.sync()?;
     volume.remove_file("after/link")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure_with_its_reason() {
+        assert_eq!(caught(|| 7), Ok(7));
+        let panicked = caught(|| -> u32 { panic!("block {} is free", 3) });
+        assert_eq!(panicked, Err("panicked: block 3 is free".to_owned()));
+    }
 }
