@@ -14,7 +14,7 @@
 //! The seed determines what each part does, not how they interleave: a failure may take several runs to recur.
 //! Parts whose program is missing, and the kernel where it can't mount such a volume, are left out and named.
 //!
-//! Hazard: a server that never answers. After [`PATIENCE`] without an end it is killed, which ends all calls.
+//! Hazard: a server that never answers. [`PATIENCE`] after its work should be over it is killed, which ends all calls.
 
 mod kind;
 mod programs;
@@ -100,18 +100,22 @@ impl Stress {
 
     fn run_on(&self, dir: &Path, kind: Kind, seed: u64, time: Duration) -> Result<Figures, Ended> {
         let made = Made::new(kind, &self.program, &self.folder, WORK)?;
-        let server = Server::new(&self.program, &made.image, dir, &made.options())?;
+        let serve = || Server::new(&self.program, &made.image, dir, &made.options());
         let extents = Combo::named(kind.combo).extents;
-        let mut figures = self.work(&server, &dir.join(WORK), extents, seed, time)?;
-        leave_a_tree(&dir.join(WORK), time / 4)?;
-        let before = walk(dir);
-        figures.entries = before.len();
-        server.unmount(&self.program, dir)?;
+        let (figures, before) = watched(serve()?, time + time / 4, |server| {
+            let figures = self.work(&dir.join(WORK), extents, seed, time)?;
+            leave_a_tree(&dir.join(WORK), time / 4)?;
+            let before = walk(dir);
+            server.unmount(&self.program, dir)?;
+            Ok::<_, Ended>((figures, before))
+        })?;
+        let mut figures = Figures { entries: before.len(), ..figures };
         made.check()?;
-        let server = Server::new(&self.program, &made.image, dir, &made.options())?;
-        let again = same("mounted again", &walk(dir), &before);
-        server.unmount(&self.program, dir)?;
-        again?;
+        watched(serve()?, Duration::ZERO, |server| {
+            let again = same("mounted again", &walk(dir), &before);
+            server.unmount(&self.program, dir)?;
+            again
+        })?;
         match judged_by_the_kernel(&made, &before) {
             Err(Ended::Skip(skip)) => figures.left_out.push(Skip::new(format!("the kernel: {skip}"))),
             judged => judged?,
@@ -120,27 +124,12 @@ impl Stress {
     }
 
     /// Everything at once, until the time is over.
-    fn work(
-        &self,
-        server: &Server,
-        root: &Path,
-        extents: bool,
-        seed: u64,
-        time: Duration,
-    ) -> Result<Figures, Ended> {
+    fn work(&self, root: &Path, extents: bool, seed: u64, time: Duration) -> Result<Figures, Ended> {
         let end = Instant::now() + time;
-        let (over, waits) = channel::<()>();
         let (fsx, ng) = (self.fsx.as_ref(), tool::need("stress-ng").map(drop));
         let noise = root.join("stress-ng");
         fs::create_dir(&noise).map_err(told(&noise))?;
         let numbers = thread::scope(|scope| {
-            let (id, longest) = (server.id(), time + PATIENCE);
-            scope.spawn(move || {
-                if waits.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
-                    eprintln!("stress: no end after {longest:?}: the server is killed");
-                    let _ = kill_process(id, Signal::KILL); // its end is noticed by those who wait for it
-                }
-            });
             let fsx = fsx.map(|program| Fsx { program: program.clone(), folder: self.folder.clone() });
             let jobs: [Job<'_>; 4] = [
                 scope.spawn(move || {
@@ -152,7 +141,6 @@ impl Stress {
                 scope.spawn(move || ng.map_or(Ok(0), |()| stress_ng(&noise, seed, time))),
             ];
             let numbers: Vec<_> = jobs.into_iter().map(joined).collect();
-            drop(over);
             numbers.into_iter().collect::<Result<Vec<u64>, String>>()
         })?;
         let mut left_out: Vec<Skip> = tool::need("stress-ng").err().into_iter().collect();
@@ -163,6 +151,23 @@ impl Stress {
         };
         Ok(Figures { fsx, exercised, crew, stress_ng, entries: 0, left_out })
     }
+}
+
+/// Does something with a server, up to its end. It is killed if that takes much longer than `time`.
+fn watched<T>(server: Server, time: Duration, job: impl FnOnce(Server) -> T) -> T {
+    let (id, longest) = (server.id(), time + PATIENCE);
+    let (over, waits) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if waits.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("stress: no end after {longest:?}: the server is killed");
+                let _ = kill_process(id, Signal::KILL); // its end is noticed by those who wait for it
+            }
+        });
+        let done = job(server);
+        drop(over);
+        done
+    })
 }
 
 /// A directory that nothing is mounted on in the end: after a failure the server is dead, but its mount is there.
@@ -190,7 +195,7 @@ fn told(path: &Path) -> impl FnOnce(std::io::Error) -> Ended + use<> {
 /// Runs something again and again with the next seed, until the time is over; returns the sum.
 fn repeated(end: Instant, seed: u64, run: impl Fn(u64) -> Result<u64, String>) -> Result<u64, String> {
     let mut done = 0;
-    for seed in seed.. {
+    for seed in (0..).map(|n| seed.wrapping_add(n)) {
         done += run(seed).map_err(|what| format!("seed {seed}: {what}"))?;
         if Instant::now() >= end {
             break;
