@@ -4,7 +4,7 @@ use crate::support::{check_file, e2fsck, lines, load, options};
 use hectare_check::check;
 use hectare_device::{Device, MemoryDevice, Record, TraceDevice};
 use hectare_oracle::trees::Random;
-use hectare_oracle::{Combo, Scale, Tree, debugfs_write, filled, mke2fs, scratch, skip, skip_part};
+use hectare_oracle::{Combo, Scale, Tree, debugfs_write, filled, hunt, mke2fs, scratch, skip, skip_part};
 use hectare_units::Bytes;
 use std::os::unix::fs::FileExt;
 
@@ -68,7 +68,7 @@ pub(crate) fn volumes() -> Vec<(Combo, Tree)> {
 }
 
 /// Changes one byte of what the checker reads, `cases` times, and returns the cases where the two disagree.
-fn damage(combo: &Combo, tree: Tree, seed: &str, cases: u32) -> Option<(u32, Vec<Case>)> {
+fn damage(combo: &Combo, tree: Tree, seed: u64, cases: u64) -> Option<(u32, Vec<Case>)> {
     let name = format!("{} {}", combo.name, tree.name());
     let filled = match filled(combo, tree, &Scale::SMALL) {
         Ok(filled) => filled,
@@ -157,15 +157,15 @@ fn is_refused(case: &Case) -> bool {
 /// as "bare attributes") which volume alone.
 #[test]
 fn one_byte_changed_is_seen_as_e2fsck_sees_it() {
-    let seed = std::env::var("HECTARE_SEED").unwrap_or_default();
-    let cases = std::env::var("HECTARE_DAMAGE").map_or(15, |n| n.parse().unwrap());
+    let seed = hunt::seed("damage::one_byte_changed_is_seen_as_e2fsck_sees_it");
+    let cases = std::env::var("HECTARE_DAMAGE").map_or_else(|_| hunt::share(150), |n| n.parse().unwrap());
     let only = std::env::var("HECTARE_VOLUME").ok();
     let (mut all, mut wrong) = (0, Vec::new());
     for (combo, tree) in volumes() {
         if only.as_ref().is_some_and(|only| *only != format!("{} {}", combo.name, tree.name())) {
             continue;
         }
-        let Some((found, differing)) = damage(&combo, tree, &seed, cases) else { continue };
+        let Some((found, differing)) = damage(&combo, tree, seed, cases) else { continue };
         all += found;
         for case in differing {
             let allowed = match &case.ours {

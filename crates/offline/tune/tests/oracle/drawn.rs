@@ -3,7 +3,7 @@
 //! what they give one after the other. What is refused has not changed.
 
 use crate::support::{Base, change, changes};
-use hectare_oracle::hunt::is_long;
+use hectare_oracle::hunt::{self, is_long};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{
     Entry, KernelMount, Skip, What, assert_same, dumpe2fs_superblock, dumped, e2fsck, scratch, skip, walk,
@@ -249,7 +249,7 @@ fn drawn_options_on_drawn_volumes() {
         Err(_) => (0..KINDS.len()).step_by(5).collect(),
     };
     let each = if is_long() { 10 } else { 2 };
-    let seed: u64 = std::env::var("HECTARE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = hunt::seed("drawn_options_on_drawn_volumes");
     let (mut tally, mut failed) = (Tally::default(), Vec::new());
     for kind in kinds {
         let made = match made(kind) {
