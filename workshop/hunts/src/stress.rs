@@ -14,7 +14,8 @@
 //! The seed determines what each part does, not how they interleave: a failure may take several runs to recur.
 //! Parts whose program is missing, and the kernel where it can't mount such a volume, are left out and named.
 //!
-//! Hazard: a server that never answers. [`PATIENCE`] after its work should be over it is killed, which ends all calls.
+//! Hazard: a server that never answers. [`PATIENCE`] after its work should be over it is killed, which ends
+//! all calls.
 
 mod kind;
 mod programs;

@@ -1,5 +1,5 @@
-//! How a job ends: with which exit status, and why it or a part of it has no result: what it needs is missing here,
-//! or it went wrong.
+//! How a job ends: with which exit status, and why it or a part of it has no result: what it needs is missing
+//! here, or it went wrong.
 
 use crate::Skip;
 use crate::skip::REQUIRE_ALL;

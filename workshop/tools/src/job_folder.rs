@@ -1,5 +1,5 @@
-//! A directory of this process for large temporary files, removed when it is no longer needed; what killed processes
-//! left is removed by the next ([`scratch`](crate::scratch)).
+//! A directory of this process for large temporary files, removed when it is no longer needed; what killed
+//! processes left is removed by the next ([`scratch`](crate::scratch)).
 
 use crate::scratch::{Owned, sweep, sweep_in};
 use std::fs;

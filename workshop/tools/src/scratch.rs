@@ -1,10 +1,10 @@
-//! Temporary directories that are removed after their process has ended, however it ended; and one of this process
-//! for mount points, cached images and configuration.
+//! Temporary directories that are removed after their process has ended, however it ended; and one of this
+//! process for mount points, cached images and configuration.
 //!
-//! A static is never dropped, and a killed process drops nothing. So who makes a directory holds a lock on it, and
-//! first removes those of the same name whose lock is free: their owner is gone. What such an owner left mounted
-//! there is unmounted first. Who removes a directory holds its lock: of many processes that begin at once only one
-//! does it, and if that is killed, the next continues.
+//! A static is never dropped, and a killed process drops nothing. So who makes a directory holds a lock on
+//! it, and first removes those of the same name whose lock is free: their owner is gone. What such an owner
+//! left mounted there is unmounted first. Who removes a directory holds its lock: of many processes that
+//! begin at once only one does it, and if that is killed, the next continues.
 //!
 //! Hazard: only directories whose name has this form and that belong to this user are touched.
 
@@ -105,8 +105,8 @@ pub fn fresh(stem: &str) -> PathBuf {
     folder().join(format!("{stem}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Removes the directories of processes that are gone, with what they left mounted, wherever they were. Failures
-/// are left for later.
+/// Removes the directories of processes that are gone, with what they left mounted, wherever they were.
+/// Failures are left for later.
 pub fn sweep() {
     for parent in [Path::new(MEMORY), &std::env::temp_dir()] {
         sweep_in(parent, NAME);

@@ -1,7 +1,7 @@
 //! Files that the documents name are there: a path that has moved leads nobody to the code.
 //!
-//! A path is what stands alone between backticks and begins with a directory of the repository (`crates/base/units`),
-//! or with that of a crate, without what is before it (`units/src/random.rs`).
+//! A path is what stands alone between backticks and begins with a directory of the repository
+//! (`crates/base/units`), or with that of a crate, without what is before it (`units/src/random.rs`).
 
 use super::{Finding, Source, is_generated};
 use hectare_tools::steps::root;

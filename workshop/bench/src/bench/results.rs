@@ -215,8 +215,8 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The claim across sections: 64 threads are not slower than 2. Returns what is to be said, and whether it is met
-/// wherever both were measured.
+/// The claim across sections: 64 threads are not slower than 2. Returns what is to be said, and whether it is
+/// met wherever both were measured.
 pub(super) fn across(all: &[SectionResults]) -> (String, bool) {
     let (mut text, mut all_met) = (String::new(), true);
     for state in ["fresh", "aged"] {

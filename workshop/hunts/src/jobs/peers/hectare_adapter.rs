@@ -1,4 +1,5 @@
-//! Our own adapter: a program on the crate `hectare`, with the jobs and the output of those in `workshop/hunts/peers`.
+//! Our own adapter: a program on the crate `hectare`, with the jobs and the output of those in
+//! `workshop/hunts/peers`.
 //!
 //! It runs as a process of its own, as theirs do, so that a crash would be seen.
 
