@@ -17,3 +17,9 @@ pub(crate) mod sanitize;
 pub(crate) mod soak;
 pub(crate) mod stress;
 pub(crate) mod tests;
+
+/// Options of `timeout` for a program that has processes of its own no more than a shell that becomes it.
+/// They stay in the group of the terminal, so that an interruption reaches them.
+const LIMITED: [&str; 3] = ["--foreground", "-s", "KILL"];
+/// The exit code of `timeout` then, if the time was over.
+const TIMED_OUT: i32 = 128 + 9;

@@ -68,6 +68,15 @@ pub enum Ended {
     Failed(String),
 }
 
+impl From<Ended> for hectare_tools::ended::Ended {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Skip(skip) => skip.into(),
+            Ended::Failed(what) => Self::Failed(what),
+        }
+    }
+}
+
 impl From<String> for Ended {
     fn from(what: String) -> Self {
         Self::Failed(what)

@@ -8,8 +8,9 @@
 //! | [`stress`] | a volume that is not sound after programs that do everything at once |
 //! | [`kill_test`] | something synced that the death of a mount's server has lost ([`durability`] knows what was) |
 //!
-//! Others have no library of their own: they are jobs of the program (`cargo hunt`). `make hunt` runs all, with
-//! fresh seeds; `make test` runs each for a tenth of its budget, with a seed drawn from the commit.
+//! Others have no library of their own: they are jobs of the program (`cargo hunt`). `make hunt` runs those
+//! that have a seed, with fresh ones; `make test` runs each for a tenth of its budget, with a seed drawn from
+//! the commit.
 //!
 //! What this is not: a test. What a hunt finds becomes a test with a name, beside the code that was wrong.
 

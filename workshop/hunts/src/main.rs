@@ -21,15 +21,17 @@
 //! | `stress` | stress programs on a mount of every kind of volume (see [`jobs::stress`]) |
 //! | `tests` | the hunts among the tests of the crates, with all of their work (see [`jobs::tests`]) |
 //!
-//! Exit status: 0 nothing was found, 1 something was or the hunt failed, 2 usage.
+//! Exit status: 0 nothing was found, 1 something was or the hunt failed, 2 usage, 3 it can't run here (what
+//! it needs is missing, or can't be built).
 
 mod all;
 mod jobs;
 
+use hectare_tools::ended::Exit;
 use std::process::ExitCode;
 
-/// A hunt: its name, and what runs it with its options and returns whether nothing was found.
-type Hunt = (&'static str, fn(&[&str]) -> bool);
+/// A hunt: its name, and what runs it with its options.
+type Hunt = (&'static str, fn(&[&str]) -> Exit);
 
 const HUNTS: [Hunt; 18] = [
     ("all", all::run),
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
     let Some((_, run)) = HUNTS.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = HUNTS.iter().map(|(name, _)| *name).collect();
         eprintln!("{name:?} is not a hunt: {}", names.join(", "));
-        return ExitCode::from(2);
+        return Exit::Usage.into();
     };
-    if run(rest) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    run(rest).into()
 }

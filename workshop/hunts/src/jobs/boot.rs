@@ -10,15 +10,16 @@
 //! system partition; OVMF starts systemd-boot from it, and that the kernel, which finds the root by its name
 //! in the table.
 //!
-//! What is missing (qemu, a kernel, mmdebstrap, umoci, root) makes the job count as skipped, with the reason;
-//! `HECTARE_REQUIRE_ALL=1` makes that a failure.
+//! What is missing (qemu, a kernel, mmdebstrap, umoci, root, Debian's mirror) is the reason that it can't run
+//! here.
 
 use hectare_oracle::tool::{self, is_root};
-use hectare_tools::ended::Ended;
+use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, with_path};
 use hectare_tools::steps::{built, shown, understood};
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -47,6 +48,8 @@ format = "ext4"
 free = "64M"
 from = "oci:oci:v1"
 "#;
+/// Where mmdebstrap takes packages from.
+const MIRROR: &str = "deb.debian.org";
 /// What runs the machine, the first that can: KVM with the host's processor, or qemu's own, which takes a
 /// minute. And how long each may take to the prompt, and from there to the machine's end. KVM may be there
 /// and not work: in a virtual machine it is a guest's.
@@ -87,16 +90,10 @@ impl Options {
     }
 }
 
-/// Runs the job with its arguments; returns whether the machine answered, or was skipped.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    match boot(&options) {
-        Ok(()) => {
-            println!("boot: 1 passed, 0 failed, 0 skipped");
-            true
-        }
-        Err(ended) => ended.print("boot", ""),
-    }
+/// Runs the job with its arguments; it ends well if the machine answered.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
+    Exit::of("boot", boot(&options).inspect(|()| println!("boot: 1 passed, 0 failed")))
 }
 
 fn need(name: &str) -> Result<Command, Ended> {
@@ -112,7 +109,7 @@ fn boot(options: &Options) -> Result<(), Ended> {
     }
     let folder = Scratch::new(Path::new("/var/tmp"), "hectare-boot")?;
     let kernel = kernel(options, folder.path())?;
-    let hectare = built(false).ok_or("hectare can't be built".to_owned())?;
+    let hectare = built(false).ok_or_else(|| Ended::Skipped("hectare can't be built".to_owned()))?;
     let image = make(&hectare, folder.path(), options.uefi)?;
     let start = if options.uefi { uefi(&hectare, folder.path(), &kernel)? } else { Start::Kernel(kernel) };
     let said = talked(&start, &image)?;
@@ -254,9 +251,10 @@ fn make(hectare: &Path, folder: &Path, is_part: bool) -> Result<PathBuf, Ended> 
     fs::create_dir(&root).map_err(with_path(&root))?;
     let mut mmdebstrap = need("mmdebstrap")?;
     mmdebstrap.args(["--quiet", "--variant=minbase", "--mode=root", "bookworm"]).arg(&tar);
-    if !shown(&mut mmdebstrap) {
-        return Err(Ended::Skipped("mmdebstrap can't make a Debian here (it needs the network)".to_owned()));
-    }
+    checked(&mut mmdebstrap).map_err(|failed| match can_reach(MIRROR) {
+        true => failed,
+        false => Ended::Skipped(format!("{MIRROR}, which mmdebstrap needs, can't be reached")),
+    })?;
     checked(need("tar")?.args(["--numeric-owner", "-xpf"]).arg(&tar).arg("-C").arg(&root))?;
     let umoci = |words: &[&str]| {
         need("umoci").map(|mut umoci| {
@@ -274,6 +272,12 @@ fn make(hectare: &Path, folder: &Path, is_part: bool) -> Result<PathBuf, Ended> 
     let source = format!("oci:{}:v1", folder.join("oci").display());
     checked(Command::new(hectare).args(["build", "--free", "64M", "--from", &source]).arg(&image))?;
     Ok(image)
+}
+
+/// Whether a server answers that mmdebstrap takes packages from.
+fn can_reach(server: &str) -> bool {
+    let addresses = (server, 80).to_socket_addrs().into_iter().flatten();
+    addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, Duration::from_secs(10)).is_ok())
 }
 
 /// A virtual machine whose serial line is ours.

@@ -7,9 +7,10 @@
 //! leaves both images.
 
 use hectare_hunts::conform::{CREWS, Conform, Done, EXERCISES, SETS};
-use hectare_hunts::kill_test::Ended;
+use hectare_hunts::kill_test;
+use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing, with_path};
-use hectare_tools::steps::{built, minutes, parsed, understood, went_well};
+use hectare_tools::steps::{built, minutes, parsed, understood};
 use std::fmt::Debug;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -50,7 +51,17 @@ impl Options {
                 other => return Err(format!("{other} is no option")),
             }
         }
-        Ok(options)
+        let is_empty = match options.only {
+            Some(Part::Calls) => !SETS.iter().any(|set| options.takes(set.0)),
+            Some(Part::File) => !EXERCISES.iter().any(|set| options.takes(set.0)),
+            Some(Part::Crew) => !CREWS.iter().any(|set| options.takes(set.0)),
+            Some(Part::Cases) | None => false,
+        };
+        if is_empty {
+            Err("--only, --features: this part has no such features".to_owned())
+        } else {
+            Ok(options)
+        }
     }
 
     fn has(&self, part: Part) -> bool {
@@ -91,21 +102,24 @@ fn known(name: &str) -> Result<&str, String> {
     Err(format!("--features: there is no {name}, but {}", names().collect::<Vec<_>>().join(", ")))
 }
 
-/// Runs the job with its arguments; returns whether nothing differed.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let Some(program) = built(false) else { return false };
+/// Runs the job with its arguments; it ends well if nothing differed.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
+    let Some(program) = built(false) else { return Exit::NotHere };
     let result = compared(&options, &program);
     leave_nothing();
-    went_well("conform", result)
+    Exit::of("conform", result)
 }
 
-fn compared(options: &Options, program: &Path) -> Result<(), String> {
+fn compared(options: &Options, program: &Path) -> Result<(), Ended> {
     let folder = Scratch::new(Path::new("/dev/shm"), "hectare-conform")?;
-    let conform = Conform::new(program, folder.path()).map_err(|skip| skip.to_string())?.alone();
+    let conform = Conform::new(program, folder.path())?.alone();
     // Both, whatever the result of the first.
     let differ = if options.has(Part::Cases) { cases(&conform) } else { Ok(()) };
-    let result = rounds(&conform, options).and(differ);
+    let result = match rounds(&conform, options) {
+        Err(Ended::Skipped(_)) if differ.is_err() => differ,
+        result => result.and(differ),
+    };
     if result.is_err() && options.keep {
         for name in ["ours.img", "kernels.img"] {
             let kept = Path::new("/dev/shm").join(format!("hectare-conform-{name}"));
@@ -116,16 +130,16 @@ fn compared(options: &Options, program: &Path) -> Result<(), String> {
     result
 }
 
-fn cases(conform: &Conform) -> Result<(), String> {
-    let (count, differences) = conform.cases().map_err(|ended| ended.to_string())?;
+fn cases(conform: &Conform) -> Result<(), Ended> {
+    let (count, differences) = conform.cases()?;
     for difference in &differences {
         println!("{}: {}, but the kernel: {}", difference.case, difference.ours, difference.kernels);
     }
     println!("{count} cases, {} differ", differences.len());
-    if differences.is_empty() { Ok(()) } else { Err("cases differ".into()) }
+    if differences.is_empty() { Ok(()) } else { Err("cases differ".to_owned().into()) }
 }
 
-fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
+fn rounds(conform: &Conform, options: &Options) -> Result<(), Ended> {
     if options.only == Some(Part::Cases) {
         return Ok(());
     }
@@ -133,16 +147,26 @@ fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
     let mut all = Done::default();
     // One file, then several workers at once.
     let (mut steps, each) = (0, u64::from(options.steps));
-    for seed in options.seed.. {
+    for seed in (0..).map(|n| options.seed.wrapping_add(n)) {
+        let mut done_here = 0;
         for set in SETS.iter().filter(|set| options.has(Part::Calls) && options.takes(set.0)) {
-            let done = told_of(set, seed, conform.sequence(*set, seed, options.steps))?.unwrap_or_default();
-            all = Done { calls: all.calls + done.calls, refused: all.refused + done.refused };
+            if let Some(done) = told_of(set, seed, conform.sequence(*set, seed, options.steps))? {
+                all = Done { calls: all.calls + done.calls, refused: all.refused + done.refused };
+                done_here += 1;
+            }
         }
         for set in EXERCISES.iter().filter(|set| options.has(Part::File) && options.takes(set.0)) {
-            steps += told_of(set, seed, conform.exercise(*set, seed, options.steps))?.map_or(0, |()| each);
+            let done = told_of(set, seed, conform.exercise(*set, seed, options.steps))?;
+            done_here += u32::from(done.is_some());
+            steps += done.map_or(0, |()| each);
         }
         for set in CREWS.iter().filter(|set| options.has(Part::Crew) && options.takes(set.0)) {
-            steps += told_of(set, seed, conform.crew(*set, seed, options.steps))?.map_or(0, |()| each);
+            let done = told_of(set, seed, conform.crew(*set, seed, options.steps))?;
+            done_here += u32::from(done.is_some());
+            steps += done.map_or(0, |()| each);
+        }
+        if done_here == 0 {
+            return Err(Ended::Skipped("a whole round has nothing that can be done".to_owned()));
         }
         let Done { calls, refused } = all;
         println!("up to seed {seed}: {calls} calls ({refused} refused) and {steps} steps on each side");
@@ -155,14 +179,14 @@ fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
 }
 
 /// The result of one job of a round; none where it can't be done here.
-fn told_of<T>(set: &impl Debug, seed: u64, result: Result<T, Ended>) -> Result<Option<T>, String> {
+fn told_of<T>(set: &impl Debug, seed: u64, result: Result<T, kill_test::Ended>) -> Result<Option<T>, String> {
     match result {
         Ok(done) => Ok(Some(done)),
-        Err(Ended::Skip(skip)) => {
+        Err(kill_test::Ended::Skip(skip)) => {
             println!("{set:?} is left out: {skip}");
             Ok(None)
         }
-        Err(Ended::Failed(what)) => Err(format!("{set:?}, seed {seed}: {what}")),
+        Err(kill_test::Ended::Failed(what)) => Err(format!("{set:?}, seed {seed}: {what}")),
     }
 }
 
@@ -175,9 +199,14 @@ mod tests {
         let options = Options::parse(&["--minutes", "0.5", "--seed", "7", "--features", "bigalloc"]).unwrap();
         assert_eq!((options.time, options.seed), (Duration::from_secs(30), 7));
         assert_eq!(options.features.as_deref(), Some("bigalloc"));
-        for words in
-            [&["--seed"][..], &["--features", "none"], &["--steps", "x"], &["--only", "none"], &["loud"]]
-        {
+        for words in [
+            &["--seed"][..],
+            &["--features", "none"],
+            &["--steps", "x"],
+            &["--only", "none"],
+            &["loud"],
+            &["--only", "crew", "--features", "ext2"],
+        ] {
             assert!(Options::parse(words).is_err(), "{words:?}");
         }
     }

@@ -1,17 +1,19 @@
 //! Runs every reading command on every image of a directory: `cargo hunt corpus DIR`.
 //!
 //! Images are files that end with `.img` or `.img.gz`. Each command runs under a limit of [`MEMORY_KIB`] of
-//! memory of its own (`RLIMIT_DATA`) and [`PATIENCE`], and ends with 0, or with 1 and a reason: a signal, a
-//! panic, another exit code and a timeout are failures. The output is a line per command: the peak memory and
-//! the longest time over all images, and the count of each exit code. The peak memory is that of the resident
-//! set, the program's own text and the image's pages included (GNU `time`).
+//! memory of its own (`RLIMIT_DATA`) and of [`PATIENCE`] seconds, and ends with 0, or with 1 and a reason: a
+//! signal, a panic, another exit code and a timeout are failures. The output is a line per command: the peak
+//! memory and the longest time over all images, and the count of each exit code. The peak memory is that of
+//! the resident set, the program's own text and the image's pages included (GNU `time`).
 //!
 //! What this is not: a check of the commands' output; `make test` has the corpus for that, too.
 
-use hectare_oracle::tool::find;
+use super::{LIMITED, TIMED_OUT};
+use hectare_oracle::tool::need;
 use hectare_oracle::unpacked;
+use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::Scratch;
-use hectare_tools::steps::{cargo, shown, target_folder, went_well};
+use hectare_tools::steps::{built, understood};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "usage: cargo hunt corpus DIR";
 const MEMORY_KIB: u64 = 256 << 10;
 /// Far longer than any command takes, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: &str = "60";
 /// `IMAGE` stands for the image, `OUT` for a place to write to.
 const COMMANDS: [&[&str]; 13] = [
     &["info", "IMAGE"],
@@ -56,19 +58,20 @@ struct Ran {
     time: Duration,
 }
 
-/// Runs the job with its arguments; returns whether no command failed.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let [folder] = words else {
-        eprintln!("{USAGE}");
-        return false;
+/// Runs the job with its arguments; it ends well if no command failed.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let folder = match words {
+        [folder] => Ok(Path::new(folder)),
+        _ => Err("a directory has to be given".to_owned()),
     };
-    shown(cargo().args(["build", "--quiet", "--package", "hectare-cli"]))
-        && went_well("corpus", all(Path::new(folder)))
+    let Some(folder) = understood(folder, USAGE) else { return Exit::Usage };
+    let Some(hectare) = built(false) else { return Exit::NotHere };
+    Exit::of("corpus", all(folder, hectare))
 }
 
-fn all(folder: &Path) -> Result<(), String> {
+fn all(folder: &Path, hectare: PathBuf) -> Result<(), Ended> {
     let images = images(folder)?;
-    let runner = Runner::new()?;
+    let runner = Runner { hectare, time: program("time")?, timeout: program("timeout")? };
     let mut rows: Vec<Row> = COMMANDS.iter().map(|_| Row::default()).collect();
     let mut failures = 0;
     for image in &images {
@@ -89,7 +92,11 @@ fn all(folder: &Path) -> Result<(), String> {
         println!("{}", row.line(command));
     }
     println!("{} images, {} commands each, {failures} failures", images.len(), COMMANDS.len());
-    if failures == 0 { Ok(()) } else { Err(format!("{failures} commands failed")) }
+    if failures == 0 { Ok(()) } else { Err(format!("{failures} commands failed").into()) }
+}
+
+fn program(name: &str) -> Result<PathBuf, Ended> {
+    Ok(PathBuf::from(need(name)?.get_program()))
 }
 
 fn images(folder: &Path) -> Result<Vec<PathBuf>, String> {
@@ -106,14 +113,10 @@ fn images(folder: &Path) -> Result<Vec<PathBuf>, String> {
 struct Runner {
     hectare: PathBuf,
     time: PathBuf,
+    timeout: PathBuf,
 }
 
 impl Runner {
-    fn new() -> Result<Self, String> {
-        let time = find("time").ok_or("the tool time is not installed")?;
-        Ok(Self { hectare: target_folder().join("debug/hectare"), time })
-    }
-
     /// The image as a plain file.
     fn place(&self, image: &Path, scratch: &Path) -> Result<PathBuf, String> {
         if !image.to_string_lossy().ends_with(".gz") {
@@ -132,11 +135,15 @@ impl Runner {
         };
         let script = format!("ulimit -d {MEMORY_KIB} && exec \"$0\" \"$@\"");
         let mut timed = Command::new(&self.time);
-        timed.args(["-q", "-f", "%M", "-o"]).arg(&used).args(["sh", "-c", &script]).arg(&self.hectare);
+        timed.args(["-q", "-f", "%M", "-o"]).arg(&used);
+        timed.arg(&self.timeout).args(LIMITED).arg(PATIENCE).args(["sh", "-c", &script]).arg(&self.hectare);
         timed.args(command.iter().map(place)).env("TZ", "UTC").stdin(Stdio::null()).stdout(Stdio::null());
         let started = Instant::now();
-        let code = File::create(&said).and_then(|said| wait(timed.stderr(said)));
-        let code = code.map_err(|error| error.to_string())?.ok_or(format!("it took {PATIENCE:?}"))?;
+        let status = File::create(&said).and_then(|said| timed.stderr(said).status());
+        let code = status.map_err(|error| error.to_string())?.code().unwrap_or(-1);
+        if code == TIMED_OUT {
+            return Err(format!("it took {PATIENCE} seconds"));
+        }
         let (time, text) = (started.elapsed(), |path: &Path| fs::read(path).unwrap_or_default());
         let said = String::from_utf8_lossy(&text(&said)).into_owned();
         if said.contains("panicked") || !matches!(code, 0 | 1) {
@@ -149,20 +156,6 @@ impl Runner {
         let memory_kib = used.lines().last().and_then(|line| line.parse().ok()).ok_or("time said nothing")?;
         Ok(Ran { code, memory_kib, time })
     }
-}
-
-/// The exit code of a command, 128 and the number for a signal; `None` if it had to be stopped.
-fn wait(command: &mut Command) -> std::io::Result<Option<i32>> {
-    let mut child = command.spawn()?;
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.code().unwrap_or(-1)));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill()?;
-    child.wait().map(|_| None)
 }
 
 impl Row {

@@ -13,7 +13,8 @@ use hectare_hunts::crash::{
     At, FORMATS, Failure, Format, Image, Kept, Oracle, Progress, Search, Workload, explore, look_at,
 };
 use hectare_oracle::{fsck, tool};
-use hectare_tools::steps::root;
+use hectare_tools::ended::Exit;
+use hectare_tools::steps::{arbitrary_seed, parsed, root, understood};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -38,25 +39,20 @@ struct Options {
     replay: Option<PathBuf>,
 }
 
-/// Runs the job with its arguments; returns whether everything was survived.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let options = match parse(words) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{USAGE}");
-            return false;
-        }
-    };
+/// Runs the job with its arguments; it ends well if everything was survived.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(parse(words), USAGE) else { return Exit::Usage };
     let oracle: Option<&Oracle<'_>> = if options.oracle && tool("e2fsck").is_some() {
         Some(&e2fsck)
     } else {
         println!("without e2fsck: only the checker judges");
         None
     };
-    match &options.replay {
+    let survived = match &options.replay {
         Some(folder) => replay(folder, &options, oracle),
         None => search(&options, oracle),
-    }
+    };
+    survived.into()
 }
 
 fn parse(words: &[&str]) -> Result<Options, String> {
@@ -75,9 +71,9 @@ fn parse(words: &[&str]) -> Result<Options, String> {
     while let Some(word) = words.next() {
         let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
         match *word {
-            "--points" => options.points = number(word, value()?)?,
-            "--seed" => options.seed = Some(number(word, value()?)?),
-            "--threads" => options.threads = number(word, value()?)?,
+            "--points" => options.points = parsed(word, value()?)?,
+            "--seed" => options.seed = Some(parsed(word, value()?)?),
+            "--threads" => options.threads = parsed(word, value()?)?,
             "--workload" => options.workloads.push(workload(value()?)?),
             "--format" => options.format = Some(format(value()?)?),
             "--keep" => options.keep = value()?.into(),
@@ -93,10 +89,6 @@ fn parse(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{word} {text}: that is no number"))
-}
-
 fn workload(name: &str) -> Result<Workload, String> {
     let names = Workload::ALL.map(Workload::name).join(", ");
     Workload::by_name(name).ok_or(format!("there is no workload {name}; there are {names}"))
@@ -109,17 +101,11 @@ fn format(name: &str) -> Result<Format, String> {
 
 fn at(text: &str) -> Result<At, String> {
     let (point, torn) = text.split_once(':').map_or((text, None), |(point, torn)| (point, Some(torn)));
-    Ok(At { point: number("--at", point)?, torn: torn.map(|torn| number("--at", torn)).transpose()? })
-}
-
-/// An arbitrary seed.
-fn arbitrary() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(1, |now| u64::from(now.subsec_nanos()) << 20 ^ now.as_secs()) % 1_000_000_000
+    Ok(At { point: parsed("--at", point)?, torn: torn.map(|torn| parsed("--at", torn)).transpose()? })
 }
 
 fn search(options: &Options, oracle: Option<&Oracle<'_>>) -> bool {
-    let seed = options.seed.unwrap_or_else(arbitrary);
+    let seed = options.seed.unwrap_or_else(arbitrary_seed);
     println!("seed {seed}");
     let search = Search {
         workloads: &options.workloads,

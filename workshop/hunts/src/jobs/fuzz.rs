@@ -17,7 +17,8 @@ mod kept;
 
 use hectare_fuzz::targets::NAMES as TARGETS;
 use hectare_oracle::tool;
-use hectare_tools::steps::{cargo, quiet, root, target_folder};
+use hectare_tools::ended::Exit;
+use hectare_tools::steps::{cargo, parsed, quiet, root, target_folder, understood};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,7 +35,8 @@ const FLAGS: [&str; 6] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Copt-level=3",
 ];
-const SECONDS: u64 = 60;
+const USAGE: &str = "usage: cargo hunt fuzz [TARGET ...|all|bases|keep] [--seconds N]";
+const SECONDS: u32 = 60;
 /// Longer inputs find nothing that shorter ones don't, and are slow.
 const INPUT_MAX: usize = 8192;
 /// Address space of a target: an allocation without bound fails at once instead of filling the machine.
@@ -47,22 +49,16 @@ struct Outcome {
     crashes: usize,
 }
 
-/// Runs the job with its arguments; returns whether nothing was found.
-pub(crate) fn run(words: &[&str]) -> bool {
+/// Runs the job with its arguments; it ends well if nothing was found.
+pub(crate) fn run(words: &[&str]) -> Exit {
     if words == ["bases"] {
-        return bases::make();
+        return bases::make().into();
     }
     if words == ["keep"] {
-        return build(TARGETS).is_some_and(|folder| corpus::add(&folder, TARGETS));
+        return build(TARGETS).map_or(Exit::NotHere, |folder| corpus::add(&folder, TARGETS).into());
     }
-    let (targets, seconds) = match parse(words) {
-        Ok(parsed) => parsed,
-        Err(message) => {
-            eprintln!("{message}\nusage: cargo hunt fuzz [TARGET ...|all|bases|keep] [--seconds N]");
-            return false;
-        }
-    };
-    let Some(folder) = build(&targets) else { return false };
+    let Some((targets, seconds)) = understood(parse(words), USAGE) else { return Exit::Usage };
+    let Some(folder) = build(&targets) else { return Exit::NotHere };
     println!("{:<12} {:>12} {:>8} {:>8}", "target", "executions", "seconds", "crashes");
     let mut clean = true;
     for target in targets {
@@ -78,18 +74,21 @@ pub(crate) fn run(words: &[&str]) -> bool {
             }
         }
     }
-    clean
+    clean.into()
 }
 
-fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, u64), String> {
+fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, u32), String> {
     let (mut targets, mut seconds) = (Vec::new(), SECONDS);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
             "all" => targets.extend(TARGETS),
             "--seconds" => {
-                let number = words.next().and_then(|n| n.parse().ok());
-                seconds = number.ok_or("--seconds takes a number of seconds")?;
+                seconds = parsed(word, words.next().ok_or("--seconds needs a value")?)?;
+                // 0 has no end for libFuzzer.
+                if seconds == 0 {
+                    return Err("--seconds: at least 1".to_owned());
+                }
             }
             target if TARGETS.contains(&target) => targets.push(target),
             other => {
@@ -132,7 +131,7 @@ fn host() -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
 }
 
-fn fuzz(folder: &Path, target: &str, seconds: u64) -> std::io::Result<Outcome> {
+fn fuzz(folder: &Path, target: &str, seconds: u32) -> std::io::Result<Outcome> {
     let (corpus, artifacts) = (
         root().join("workshop/fuzz/corpus").join(target),
         root().join("workshop/fuzz/artifacts").join(target),
@@ -216,7 +215,7 @@ mod tests {
         assert_eq!(parse(&["inode", "--seconds", "5"]), Ok((vec!["inode"], 5)));
         assert_eq!(parse(&[]).map(|(targets, _)| targets.len()), Ok(TARGETS.len()));
         assert!(parse(&["nothing"]).is_err());
-        assert!(parse(&["--seconds"]).is_err());
+        assert!(parse(&["--seconds"]).is_err() && parse(&["--seconds", "0"]).is_err());
     }
 
     #[test]

@@ -8,9 +8,10 @@
 //! take several runs to recur.
 
 use hectare_hunts::durability::Checked;
-use hectare_hunts::kill_test::{Ended, Killed, Round};
+use hectare_hunts::kill_test::{Killed, Round};
+use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing, with_path};
-use hectare_tools::steps::{built, understood, went_well};
+use hectare_tools::steps::{built, parsed, understood};
 use std::path::Path;
 
 const USAGE: &str = "usage: cargo hunt killed [--times N] [--seed N] [--keep]";
@@ -27,16 +28,10 @@ impl Options {
         let mut options = Self { times: 100, seed: 1, keep: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let mut number = || -> Result<u64, String> {
-                let text = words.next().ok_or(format!("{word} needs a value"))?;
-                text.parse().map_err(|_| format!("{word}: {text} is no number"))
-            };
+            let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
             match *word {
-                "--times" => {
-                    options.times =
-                        u32::try_from(number()?).map_err(|_| format!("{word}: that is too often"))?;
-                }
-                "--seed" => options.seed = number()?,
+                "--times" => options.times = parsed(word, value()?)?,
+                "--seed" => options.seed = parsed(word, value()?)?,
                 "--keep" => options.keep = true,
                 other => return Err(format!("{other} is no option")),
             }
@@ -45,18 +40,18 @@ impl Options {
     }
 }
 
-/// Runs the job with its arguments; returns whether nothing was lost.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let Some(program) = built(false) else { return false };
+/// Runs the job with its arguments; it ends well if nothing was lost.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
+    let Some(program) = built(false) else { return Exit::NotHere };
     let result = rounds(&options, &program);
     leave_nothing();
-    went_well(&format!("killed --seed {}", options.seed), result)
+    Exit::of(&format!("killed --seed {}", options.seed), result)
 }
 
-fn rounds(options: &Options, program: &Path) -> Result<(), String> {
+fn rounds(options: &Options, program: &Path) -> Result<(), Ended> {
     let folder = Scratch::new(Path::new("/dev/shm"), "hectare-killed")?;
-    let mut killed = Killed::new(program, folder.path(), options.seed).map_err(|ended| ended.to_string())?;
+    let mut killed = Killed::new(program, folder.path(), options.seed)?;
     println!("killed: {} times, seed {}", options.times, options.seed);
     let (mut all, mut transactions) = (Checked::default(), 0);
     for n in 1..=options.times {
@@ -70,9 +65,9 @@ fn rounds(options: &Options, program: &Path) -> Result<(), String> {
                 if options.keep {
                     keep(killed.image())?;
                 }
-                return Err(match ended {
-                    Ended::Skip(skip) => skip.to_string(),
-                    Ended::Failed(what) => format!("round {n}: {what}"),
+                return Err(match ended.into() {
+                    Ended::Failed(what) => Ended::Failed(format!("round {n}: {what}")),
+                    skipped => skipped,
                 });
             }
         }

@@ -8,8 +8,8 @@
 //! | `corpus` | the broken and odd images of e2fsprogs: how each program ends |
 //! | `writing` | volumes are changed; then e2fsck judges, and the kernel reads |
 //!
-//! The peers ([`adapters`]) are programs of a few lines on each library, in `xtask/peers`, which print what they
-//! find ([`listing`]). One that can't be had is skipped by name. The result is the tables of
+//! The peers ([`adapters`]) are programs of a few lines on each library, in `workshop/hunts/peers`, which
+//! print what they find ([`listing`]). One that can't be had is skipped by name. The result is the tables of
 //! docs/benchmarks/library.md. The job fails if ours is wrong anywhere, or ends badly.
 //!
 //! What this is not: a judgement of speed. `--only sound --times` prints how long each list took; run it on a
@@ -25,9 +25,10 @@ mod sound;
 mod table;
 mod writing;
 
-use adapters::Peer;
+use adapters::{PEERS, Peer};
+use hectare_tools::ended::Exit;
 use hectare_tools::job_folder::{Scratch, leave_nothing};
-use hectare_tools::steps::{understood, went_well};
+use hectare_tools::steps::{parsed, understood, went_well};
 use std::path::{Path, PathBuf};
 
 const USAGE: &str = "usage: cargo hunt peers [--only sound|damaged|corpus|writing]... [--peer NAME]... \
@@ -56,15 +57,18 @@ impl Options {
             match *word {
                 "--only" => options.only.push(value()?),
                 "--peer" => options.peers.push(value()?),
-                "--runs" => options.runs = hectare_tools::steps::parsed(word, &value()?)?,
+                "--runs" => options.runs = parsed(word, &value()?)?,
                 "--corpus" => options.corpus = Some(value()?.into()),
                 "--times" => options.times = true,
                 other => return Err(format!("{other} is no option")),
             }
         }
         let known = ["sound", "damaged", "corpus", "writing"];
-        match options.only.iter().find(|part| !known.contains(&part.as_str())) {
-            Some(part) => Err(format!("{part} is no part")),
+        if let Some(part) = options.only.iter().find(|part| !known.contains(&part.as_str())) {
+            return Err(format!("--only: there is no {part}, but {}", known.join(", ")));
+        }
+        match options.peers.iter().find(|peer| !PEERS.contains(&peer.as_str())) {
+            Some(peer) => Err(format!("--peer: there is no {peer}, but {}", PEERS.join(", "))),
             None => Ok(options),
         }
     }
@@ -74,15 +78,15 @@ impl Options {
     }
 }
 
-/// Runs the job with its arguments; returns whether ours was right everywhere.
-pub(crate) fn run(words: &[&str]) -> bool {
+/// Runs the job with its arguments; it ends well if ours was right everywhere.
+pub(crate) fn run(words: &[&str]) -> Exit {
     if let ["adapter", rest @ ..] = words {
-        return went_well("peers adapter", hectare_adapter::run(rest));
+        return went_well("peers adapter", hectare_adapter::run(rest)).into();
     }
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
     let done = went_well("peers", compare(&options));
     leave_nothing();
-    done
+    done.into()
 }
 
 /// A part of the comparison.
@@ -123,7 +127,8 @@ mod tests {
         let options = Options::parse(&["--only", "sound", "--peer", "go-diskfs", "--runs", "5"]).unwrap();
         assert!(options.has("sound") && !options.has("writing") && options.runs == 5);
         assert!(Options::parse(&[]).unwrap().has("writing"));
-        for wrong in [&["--only", "all"][..], &["--runs", "x"], &["--peer"], &["--fast"]] {
+        for wrong in [&["--only", "all"][..], &["--runs", "x"], &["--peer"], &["--peer", "ext5"], &["--fast"]]
+        {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
         }
     }

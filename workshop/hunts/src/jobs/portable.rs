@@ -10,8 +10,8 @@
 //!
 //! What is not there is skipped by name. What this is not: a run on those hosts.
 
-use hectare_tools::ended::may_skip;
-use hectare_tools::steps::{cargo, shown, sysroot, target_folder};
+use hectare_tools::ended::{Exit, may_skip};
+use hectare_tools::steps::{cargo, shown, sysroot, target_folder, understood};
 use hectare_tools::workspace;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -27,22 +27,21 @@ const WITH_C: [&str; 3] = ["hectare-nbd", "hectare-store", "hectare-cli"];
 /// Those that are only compiled: the tests need what Linux has.
 const UNTESTED: [&str; 1] = ["hectare-store"];
 const TARGETS: [&str; 4] = ["x86_64-pc-windows-gnu", "x86_64-apple-darwin", "aarch64-apple-darwin", MUSL];
-/// Linux with another C library, of which static commands are made (`cargo hunt package --static`).
+/// Linux with another C library, of which static commands are made (`cargo xtask package --static`).
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// In place of a compiler: makes the file that `-o` names.
 const STAND_IN: &str =
     "#!/bin/sh\nfor word; do [ \"$before\" = -o ] && : > \"$word\"; before=$word; done\nexit 0\n";
 
-/// Runs everything; returns whether nothing failed.
-pub(crate) fn run(words: &[&str]) -> bool {
-    match words {
-        [] => checks() && tests(),
-        ["--check"] => checks(),
-        _ => {
-            eprintln!("{USAGE}");
-            false
-        }
-    }
+/// Runs everything; it ends well if nothing failed.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let with_tests = match words {
+        [] => Ok(true),
+        ["--check"] => Ok(false),
+        _ => Err(format!("{} is not understood", words.join(" "))),
+    };
+    let Some(with_tests) = understood(with_tests, USAGE) else { return Exit::Usage };
+    (checks() && (!with_tests || tests())).into()
 }
 
 /// What is built with other flags has its own place, or it would be built again each time.

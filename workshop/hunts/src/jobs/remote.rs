@@ -7,6 +7,8 @@
 
 use hectare_hunts::remote::{Fault, Oracle, Outcome, run as one};
 use hectare_oracle::{fsck, tool};
+use hectare_tools::ended::Exit;
+use hectare_tools::steps::{parsed, understood};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,15 +37,9 @@ struct Sum {
     longest: Duration,
 }
 
-/// Runs the job with its arguments; returns whether everything was survived.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let options = match parse(words) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{USAGE}");
-            return false;
-        }
-    };
+/// Runs the job with its arguments; it ends well if everything was survived.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(parse(words), USAGE) else { return Exit::Usage };
     let oracle: Option<Arc<Oracle>> = match tool("e2fsck") {
         Some(_) => Some(Arc::new(e2fsck)),
         None => {
@@ -85,17 +81,14 @@ pub(crate) fn run(words: &[&str]) -> bool {
     });
     tell(&outcomes);
     println!("{} runs, {failures} failed", options.runs);
-    failures == 0
+    (failures == 0).into()
 }
 
 fn parse(words: &[&str]) -> Result<Options, String> {
     let mut options = Options { runs: 1000, seed: 1, threads: 2 };
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut value = || -> Result<u64, String> {
-            let text = words.next().ok_or(format!("{word} needs a value"))?;
-            text.parse().map_err(|_| format!("{word} {text}: that is no number"))
-        };
+        let mut value = || parsed::<u64>(word, words.next().ok_or(format!("{word} needs a value"))?);
         match *word {
             "--runs" => options.runs = value()?,
             "--seed" => options.seed = value()?,

@@ -7,7 +7,10 @@
 //! N states that a power cut leaves while a repair is written or taken back. The last line sums up; a volume
 //! that is not mended fails the job, and is left in the folder of `--keep`.
 
-use hectare_tools::steps::{cargo, parsed, shown, understood};
+use super::tests::run_tests;
+use hectare_tools::ended::Exit;
+use hectare_tools::hunt::SEED;
+use hectare_tools::steps::{parsed, understood};
 
 const USAGE: &str =
     "usage: cargo hunt repair [--sealed | --odd | --crash] [--trials N] [--seed N] [--keep DIR]";
@@ -57,21 +60,26 @@ impl Options {
                 other => return Err(format!("{other} is no option")),
             }
         }
-        Ok(options)
+        // Each volume has the next seed.
+        let last = options.seed.checked_add(options.trials);
+        last.map(|_| options).ok_or_else(|| "--seed: it leaves no room for so many trials".to_owned())
     }
 }
 
-/// Runs the job with its arguments; returns whether every volume was mended.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let mut command = cargo();
-    command.args(["test", "-q", "-p", "hectare-repair", "--test", "oracle", "--", options.mode.test()]);
-    command.args(["--exact", "--nocapture"]);
-    command.env("HECTARE_TRIALS", options.trials.to_string()).env("HECTARE_SEED", options.seed.to_string());
-    if let Some(keep) = &options.keep {
-        command.env("HECTARE_KEEP", keep);
-    }
-    shown(&mut command)
+/// Runs the job with its arguments; it ends well if every volume was mended.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
+    let mut variables =
+        vec![("HECTARE_TRIALS", options.trials.to_string()), (SEED, options.seed.to_string())];
+    variables.extend(options.keep.map(|keep| ("HECTARE_KEEP", keep)));
+    let done = run_tests(
+        "hectare-repair",
+        "oracle",
+        &[options.mode.test()],
+        &["--exact", "--nocapture"],
+        &variables,
+    );
+    Exit::of(&format!("repair --seed {}", options.seed), done)
 }
 
 #[cfg(test)]
@@ -84,5 +92,6 @@ mod tests {
         assert_eq!(options, Options { mode: Mode::Damaged, trials: 7, seed: 1, keep: Some("kept".into()) });
         assert_eq!(Options::parse(&["--crash"]).unwrap().mode, Mode::Crash);
         assert!(Options::parse(&["--trials"]).is_err() && Options::parse(&["-x"]).is_err());
+        assert!(Options::parse(&["--seed", &u64::MAX.to_string()]).is_err());
     }
 }

@@ -16,8 +16,8 @@
 //! are linked in uninstrumented (compression): it sees their allocations, not their accesses.
 
 use hectare_oracle::tool::need;
-use hectare_tools::ended::may_skip;
-use hectare_tools::steps::{other_cargo, root, shown, sysroot, target_folder, went_well};
+use hectare_tools::ended::{Ended, Exit, may_skip};
+use hectare_tools::steps::{other_cargo, root, shown, sysroot, target_folder, understood};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,16 +28,11 @@ const ALL: [&str; 3] = ["address", "thread", "miri"];
 /// What Miri runs: a package, and the filter of its tests.
 const MIRI: [(&str, &str); 1] = [("hectare-capi", "")];
 
-/// Runs the job with its arguments; returns whether nothing was found.
-pub(crate) fn run(words: &[&str]) -> bool {
-    if let Some(word) = words.iter().find(|word| !ALL.contains(word)) {
-        eprintln!("{word} is no sanitizer\n{USAGE}");
-        return false;
-    }
-    let wanted: Vec<&str> = ALL.into_iter().filter(|one| words.is_empty() || words.contains(one)).collect();
+/// Runs the job with its arguments; it ends well if nothing was found.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(wanted) = understood(parse(words), USAGE) else { return Exit::Usage };
     let Some(nightly) = nightly() else {
-        println!("skipped {}: there is no nightly toolchain", wanted.join(", "));
-        return may_skip();
+        return Exit::of("sanitize", Err(Ended::Skipped("there is no nightly toolchain".to_owned())));
     };
     let mut found = Vec::new();
     for name in wanted {
@@ -57,7 +52,15 @@ pub(crate) fn run(words: &[&str]) -> bool {
         }
         let _ = fs::remove_dir_all(folder()); // absent if all was skipped
     }
-    went_well("sanitize", if found.is_empty() { Ok(()) } else { Err(found.join("; ")) })
+    Exit::of("sanitize", if found.is_empty() { Ok(()) } else { Err(found.join("; ").into()) })
+}
+
+/// The sanitizers that are asked for; all if none are.
+fn parse(words: &[&str]) -> Result<Vec<&'static str>, String> {
+    match words.iter().find(|word| !ALL.contains(word)) {
+        Some(word) => Err(format!("{word} is no sanitizer")),
+        None => Ok(ALL.into_iter().filter(|one| words.is_empty() || words.contains(one)).collect()),
+    }
 }
 
 fn folder() -> PathBuf {
@@ -186,6 +189,8 @@ mod tests {
 
     #[test]
     fn what_is_no_sanitizer_is_refused() {
-        assert!(!run(&["memory"]));
+        assert!(parse(&["memory"]).is_err());
+        assert_eq!(parse(&["miri"]), Ok(vec!["miri"]));
+        assert_eq!(parse(&[]), Ok(ALL.to_vec()));
     }
 }

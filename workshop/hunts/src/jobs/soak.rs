@@ -19,13 +19,15 @@ mod worker;
 
 use hectare_device::FileOptions;
 use hectare_engine::{Creation, OpenOptions, Volume};
-use hectare_oracle::{e2fsck, mke2fs};
+use hectare_oracle::{e2fsck, mke2fs, tool};
+use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing, with_path};
-use hectare_tools::steps::{minutes, parsed, understood, went_well};
+use hectare_tools::steps::{minutes, parsed, understood};
 use memory::{Verdict, mib, resident_kib};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use worker::{Counts, Left, SHARED, Worker};
@@ -71,18 +73,19 @@ impl Options {
     }
 }
 
-/// Runs the job with its arguments; returns whether nothing went wrong.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
+/// Runs the job with its arguments; it ends well if nothing went wrong.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
     let result = soak(&options);
     leave_nothing();
-    went_well(&format!("soak --threads {} --seed {}", options.threads, options.seed), result)
+    Exit::of(&format!("soak --threads {} --seed {}", options.threads, options.seed), result)
 }
 
-fn soak(options: &Options) -> Result<(), String> {
+fn soak(options: &Options) -> Result<(), Ended> {
     let folder = Scratch::new(Path::new("/dev/shm"), "hectare-soak")?;
     let image = folder.path().join("image");
-    mke2fs(&["-t", "ext4"], &image, SIZE).map_err(|skip| skip.to_string())?;
+    mke2fs(&["-t", "ext4"], &image, SIZE)?;
+    tool::need("e2fsck")?;
     let Options { time, threads, seed, keep } = options;
     println!("soak: {threads} threads, {:.1} minutes, seed {seed}", time.as_secs_f64() / 60.0);
     let result = on_image(&image, options, &folder);
@@ -91,7 +94,7 @@ fn soak(options: &Options) -> Result<(), String> {
         std::fs::rename(&image, &kept).map_err(with_path(&kept))?;
         eprintln!("the image stays: {}", kept.display());
     }
-    result
+    Ok(result?)
 }
 
 fn on_image(image: &Path, options: &Options, folder: &Scratch) -> Result<(), String> {
@@ -99,8 +102,12 @@ fn on_image(image: &Path, options: &Options, folder: &Scratch) -> Result<(), Str
     let open = OpenOptions { discard: true, ..OpenOptions::default() };
     let volume = Volume::open(Arc::new(device), open).map_err(with_path(image))?;
     volume.create_dir(SHARED, Creation::default()).map_err(with_path(image))?;
-    let worked = work(&volume, options, folder);
-    let closed = volume.close().map_err(with_path(image));
+    let done = AtomicU64::new(0);
+    let (worked, closed) = guarded(options, folder, &done, || {
+        let worked = work(&volume, options, &done);
+        done.fetch_add(1, Ordering::Relaxed);
+        (worked, volume.close().map_err(with_path(image)))
+    });
     drop(volume);
     // Also after a failure: whether the volume is sound shows where to search.
     let judged = judge(image);
@@ -130,13 +137,13 @@ impl Drop for StopsAll<'_> {
 }
 
 /// The files that the threads left, and the samples of memory in KiB.
-fn work(volume: &Volume, options: &Options, folder: &Scratch) -> Result<(Vec<Left>, Vec<u64>), String> {
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+fn work(volume: &Volume, options: &Options, done: &AtomicU64) -> Result<(Vec<Left>, Vec<u64>), String> {
+    let stop = AtomicBool::new(false);
     let workers: Result<Vec<_>, _> =
         (0..options.threads).map(|nr| Worker::new(volume, nr, options.seed)).collect();
     let workers = workers?;
     thread::scope(|scope| {
-        let (stop, done) = (&stop, &done);
+        let stop = &stop;
         let handles: Vec<_> = workers
             .into_iter()
             .map(|worker| {
@@ -146,7 +153,7 @@ fn work(volume: &Volume, options: &Options, folder: &Scratch) -> Result<(Vec<Lef
                 })
             })
             .collect();
-        let samples = watch(options, stop, done, folder);
+        let samples = watch(options, stop, done);
         let joined =
             handles.into_iter().map(|handle| handle.join().unwrap_or(Err("a thread panicked".into())));
         let left: Result<Vec<Left>, String> = joined.collect();
@@ -154,26 +161,41 @@ fn work(volume: &Volume, options: &Options, folder: &Scratch) -> Result<(Vec<Lef
     })
 }
 
+/// Does the job, and ends the process if nothing moves for long before its end: calls that wait for each
+/// other never return.
+fn guarded<T>(options: &Options, folder: &Scratch, done: &AtomicU64, job: impl FnOnce() -> T) -> T {
+    let (over, waits) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut moved, mut before) = (Instant::now(), 0);
+            while waits.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                let now = done.load(Ordering::Relaxed);
+                if now != before {
+                    (moved, before) = (Instant::now(), now);
+                }
+                if moved.elapsed() > PATIENCE {
+                    eprintln!("soak FAILED (--seed {}): nothing has moved for a minute", options.seed);
+                    folder.remove();
+                    leave_nothing();
+                    std::process::exit(1);
+                }
+            }
+        });
+        let result = job();
+        drop(over);
+        result
+    })
+}
+
 /// Samples memory, prints lines, and signals the threads when their time is over.
-fn watch(options: &Options, stop: &AtomicBool, done: &AtomicU64, folder: &Scratch) -> Vec<u64> {
-    let (started, mut samples) = (Instant::now(), Vec::new());
-    let (mut lines, mut moved, mut before) = (1, started, 0);
+fn watch(options: &Options, stop: &AtomicBool, done: &AtomicU64) -> Vec<u64> {
+    let (started, mut samples, mut lines) = (Instant::now(), Vec::new(), 1);
     while started.elapsed() < options.time && !stop.load(Ordering::Relaxed) {
         thread::sleep(TICK.min(options.time.saturating_sub(started.elapsed())));
         samples.extend(resident_kib());
-        let now = done.load(Ordering::Relaxed);
-        if now != before {
-            (moved, before) = (Instant::now(), now);
-        }
-        if moved.elapsed() > PATIENCE {
-            eprintln!("soak FAILED (--seed {}): nothing has moved for a minute", options.seed);
-            folder.remove();
-            leave_nothing();
-            std::process::exit(1);
-        }
         if started.elapsed() >= LINE * lines {
             lines += 1;
-            line(started.elapsed(), now, samples.last());
+            line(started.elapsed(), done.load(Ordering::Relaxed), samples.last());
         }
     }
     line(started.elapsed(), done.load(Ordering::Relaxed), samples.last());
@@ -226,7 +248,7 @@ fn tell(left: &[Left]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hectare_oracle::{skip, tool};
+    use hectare_oracle::skip;
 
     #[test]
     fn words_become_options() {

@@ -8,10 +8,11 @@
 //! fsx is the crate of that name, which is installed below the target directory if it is missing and may be
 //! installed (`HECTARE_NO_INSTALL=1` forbids it); without it, the run says so.
 
-use hectare_hunts::kill_test::Ended;
+use hectare_hunts::kill_test;
 use hectare_hunts::stress::{Figures, KINDS, Kind, Stress};
+use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing, with_path};
-use hectare_tools::steps::{built, cargo, parsed, shown, target_folder, understood, went_well};
+use hectare_tools::steps::{built, cargo, parsed, seconds, shown, target_folder, understood};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ impl Options {
         while let Some(word) = words.next() {
             let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
             match *word {
-                "--seconds" => options.time = Duration::from_secs(parsed(word, value()?)?),
+                "--seconds" => options.time = seconds(word, value()?)?,
                 "--seed" => options.seed = parsed(word, value()?)?,
                 "--kind" => options.kinds.push(Kind::named(value()?)?),
                 "--keep" => options.keep = true,
@@ -48,13 +49,13 @@ impl Options {
     }
 }
 
-/// Runs the job with its arguments; returns whether nothing was wrong.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let Some(program) = built(false) else { return false };
+/// Runs the job with its arguments; it ends well if nothing was wrong.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(options) = understood(Options::parse(words), USAGE) else { return Exit::Usage };
+    let Some(program) = built(false) else { return Exit::NotHere };
     let result = stressed(&options, &program);
     leave_nothing();
-    went_well(&format!("stress --seed {}", options.seed), result)
+    Exit::of(&format!("stress --seed {}", options.seed), result)
 }
 
 /// Where fsx is, installed if possible.
@@ -68,10 +69,10 @@ fn fsx() -> Option<PathBuf> {
     program.exists().then_some(program)
 }
 
-fn stressed(options: &Options, program: &Path) -> Result<(), String> {
+fn stressed(options: &Options, program: &Path) -> Result<(), Ended> {
     let fsx = fsx();
     let folder = Scratch::new(Path::new("/dev/shm"), "hectare-stress")?;
-    let stress = Stress::new(program, folder.path(), fsx.as_deref()).map_err(|skip| skip.to_string())?;
+    let stress = Stress::new(program, folder.path(), fsx.as_deref())?;
     println!(
         "stress: {} kinds, {} s each, seed {}",
         options.kinds.len(),
@@ -94,8 +95,8 @@ fn stressed(options: &Options, program: &Path) -> Result<(), String> {
                 sum.stress_ng += figures.stress_ng;
                 sum.entries += figures.entries;
             }
-            Err(Ended::Skip(skip)) => println!("{:<20} is left out: {skip}", kind.name),
-            Err(Ended::Failed(what)) => {
+            Err(kill_test::Ended::Skip(skip)) => println!("{:<20} is left out: {skip}", kind.name),
+            Err(kill_test::Ended::Failed(what)) => {
                 println!("{:<20} FAILED: {what}", kind.name);
                 failed.push(kind.name);
                 if options.keep {
@@ -105,7 +106,7 @@ fn stressed(options: &Options, program: &Path) -> Result<(), String> {
         }
     }
     line("all", &sum, began.elapsed());
-    if failed.is_empty() { Ok(()) } else { Err(format!("wrong: {}", failed.join(", "))) }
+    if failed.is_empty() { Ok(()) } else { Err(format!("wrong: {}", failed.join(", ")).into()) }
 }
 
 fn line(name: &str, figures: &Figures, took: Duration) {
@@ -135,7 +136,13 @@ mod tests {
         assert_eq!((options.time.as_secs(), options.seed, options.keep), (7, 9, true));
         assert_eq!(options.kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), ["ext3"]);
         assert_eq!(Options::parse(&[]).unwrap().kinds.len(), KINDS.len());
-        for wrong in [&["--seconds"][..], &["--seed", "x"], &["--kind", "ext5"], &["hard"]] {
+        for wrong in [
+            &["--seconds"][..],
+            &["--seconds", "18446744073709551615"],
+            &["--seed", "x"],
+            &["--kind", "ext5"],
+            &["hard"],
+        ] {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
         }
     }

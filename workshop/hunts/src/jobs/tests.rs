@@ -3,13 +3,14 @@
 //! They draw from the seed, and `make test` has them do a tenth of their work (`hectare_tools::hunt`); here they do all
 //! of it. Exit status as for any hunt: a test that fails is a finding, and its output names the seed.
 
+use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::hunt::{LONG, SEED};
-use hectare_tools::steps::{cargo, parsed, shown, understood};
+use hectare_tools::steps::{built, cargo, parsed, shown, understood};
 
 const USAGE: &str = "usage: cargo hunt tests [--seed N]";
 
 /// Packages, their test programs, and those of their tests that are hunts.
-const TESTS: [(&str, &str, &[&str]); 4] = [
+const TESTS: [(&str, &str, &[&str]); 5] = [
     (
         "hectare-engine",
         "engine",
@@ -34,20 +35,73 @@ const TESTS: [(&str, &str, &[&str]); 4] = [
             "faults::a_server_that_crashes_and_forgets_loses_nothing",
         ],
     ),
-    ("hectare-check", "oracle", &["hostile::heaps_of_damage_end_in_a_report"]),
+    (
+        "hectare-check",
+        "oracle",
+        &["damage::one_byte_changed_is_seen_as_e2fsck_sees_it", "hostile::heaps_of_damage_end_in_a_report"],
+    ),
+    ("hectare-tune", "oracle", &["drawn::drawn_options_on_drawn_volumes"]),
     ("hectare-hunts", "hunts", &["crash::", "conform::", "killed::", "stress::"]),
 ];
 
-/// Runs the job with its arguments; returns whether nothing was found.
-pub(crate) fn run(words: &[&str]) -> bool {
-    let Some(seed) = understood(parse(words), USAGE) else { return false };
+/// Runs the job with its arguments; it ends well if nothing was found.
+pub(crate) fn run(words: &[&str]) -> Exit {
+    let Some(seed) = understood(parse(words), USAGE) else { return Exit::Usage };
     // All of them, that one finding hides no other.
-    let one = |(package, program, tests): &(&str, &str, &[&str])| {
-        let mut command = cargo();
-        command.args(["test", "--quiet", "--package", package, "--test", program, "--"]).args(*tests);
-        shown(command.env(SEED, seed.to_string()).env(LONG, "1"))
+    let ends = TESTS.map(|(package, program, tests)| {
+        run_tests(package, program, tests, &[], &[(SEED, seed.to_string()), (LONG, "1".to_owned())])
+    });
+    // A finding before what can't be built.
+    let worst =
+        ends.into_iter().filter_map(Result::err).max_by_key(|ended| matches!(ended, Ended::Failed(_)));
+    Exit::of(&format!("tests --seed {seed}"), worst.map_or(Ok(()), Err))
+}
+
+/// Runs those tests of a package's test program whose names begin like this, with options of the program and
+/// variables.
+pub(super) fn run_tests(
+    package: &str,
+    program: &str,
+    tests: &[&str],
+    options: &[&str],
+    variables: &[(&str, String)],
+) -> Result<(), Ended> {
+    let test = || {
+        let mut test = cargo();
+        test.args(["test", "--quiet", "--package", package, "--test", program, "--"])
+            .args(tests)
+            .args(options);
+        test
     };
-    TESTS.iter().map(one).fold(true, |all, passed| all && passed)
+    let listed = test().arg("--list").output().map_err(|error| format!("cargo can't be run: {error}"))?;
+    if !listed.status.success() {
+        let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+        return Err(Ended::Skipped(format!("the tests of {package} can't be built: {}", said.trim())));
+    }
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    if let Some(unknown) = tests.iter().find(|test| !has(&listed, test)) {
+        return Err(format!("{package} has no test {unknown}").into());
+    }
+    match shown(test().envs(variables.iter().map(|(name, value)| (name, value)))) {
+        true => Ok(()),
+        false => Err(format!("tests of {package} failed").into()),
+    }
+}
+
+/// Builds what the hunts run: the command, and the test programs. What can't be built is printed.
+pub(crate) fn build() {
+    built(false);
+    let hunted = TESTS.map(|(package, program, _)| (package, program));
+    for (package, program) in
+        hunted.into_iter().chain([("hectare-repair", "oracle"), ("hectare-resize", "oracle")])
+    {
+        shown(cargo().args(["test", "--quiet", "--no-run", "--package", package, "--test", program]));
+    }
+}
+
+/// Whether there is a test whose name begins like this, in what a test program lists.
+fn has(listed: &str, name: &str) -> bool {
+    listed.lines().any(|line| line.ends_with(": test") && line.starts_with(name))
 }
 
 fn parse(words: &[&str]) -> Result<u64, String> {
@@ -66,5 +120,12 @@ mod tests {
     fn a_seed_is_a_number() {
         assert_eq!(parse(&["--seed", "7"]), Ok(7));
         assert!(parse(&["--seed", "x"]).is_err() && parse(&["--often"]).is_err());
+    }
+
+    #[test]
+    fn a_name_that_no_test_has_is_seen() {
+        let listed = "damage::one_byte: test\ndamage::table: bench\n\n1 test, 1 benchmark\n";
+        assert!(has(listed, "damage::one_byte") && has(listed, "damage::"));
+        assert!(!has(listed, "damage::two_bytes") && !has(listed, "damage::table") && !has("", "damage::"));
     }
 }

@@ -4,19 +4,24 @@
 //! take the machine with it.
 
 use super::listing::Listing;
-use hectare_oracle::tool::find;
+use crate::jobs::{LIMITED, TIMED_OUT};
+use hectare_oracle::tool::{find, need};
 use hectare_tools::steps::{cargo, quiet, root, shown, target_folder};
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A list of the largest volume here takes seconds.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// In seconds. A list of the largest volume here takes a few.
+const PATIENCE: &str = "90";
 /// What a program may allocate.
 const MEMORY_KIB: u64 = 3 << 20;
 /// Ours is the first of all.
 pub(super) const OURS: &str = "hectare";
+
+/// The others.
+pub(super) const PEERS: [&str; 5] = ["ext4", "dissect.extfs", "go-diskfs", "ext4-view", "lwext4"];
 
 /// A library that can be run.
 #[derive(Clone, Debug)]
@@ -90,33 +95,31 @@ impl Peer {
         let (out, said) = (scratch.join("printed"), scratch.join("said"));
         let failed = |error: std::io::Error| format!("{}: {error}", self.name);
         let stdin = input.map(File::open).transpose().map_err(failed)?;
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -d {MEMORY_KIB} && ulimit -c 0 && exec \"$0\" \"$@\"")]);
+        let mut command = need("timeout").map_err(|skip| skip.to_string())?;
+        command.args(LIMITED).args([
+            PATIENCE,
+            "sh",
+            "-c",
+            &format!("ulimit -d {MEMORY_KIB} && ulimit -c 0 && exec \"$0\" \"$@\""),
+        ]);
         command.arg(&self.program).args(&self.words).args(job).arg(image).args(more);
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("RUST_BACKTRACE", "0");
         command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
         command.stdout(File::create(&out).map_err(failed)?).stderr(File::create(&said).map_err(failed)?);
         let started = Instant::now();
-        let end = wait(&mut command).map_err(failed)?;
+        let end = end_of(command.status().map_err(failed)?);
         let text = fs::read(&said).unwrap_or_default();
         let said = String::from_utf8_lossy(&text).trim_end().to_owned();
         Ok(Ran { end, printed: fs::read(&out).map_err(failed)?, said, time: started.elapsed() })
     }
 }
 
-fn wait(command: &mut Command) -> std::io::Result<End> {
-    use std::os::unix::process::ExitStatusExt;
-    let mut child = command.spawn()?;
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        if let Some(status) = child.try_wait()? {
-            let by_signal = status.signal().map(End::Signal);
-            return Ok(by_signal.unwrap_or_else(|| End::Code(status.code().unwrap_or(-1))));
-        }
-        std::thread::sleep(Duration::from_millis(2));
+fn end_of(status: ExitStatus) -> End {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => End::Signal(signal),
+        (None, Some(TIMED_OUT)) => End::TimedOut,
+        (None, code) => End::Code(code.unwrap_or(-1)),
     }
-    child.kill()?;
-    child.wait().map(|_| End::TimedOut)
 }
 
 /// Builds what is wanted, ours first; what can't be had is printed.
@@ -132,14 +135,8 @@ pub(super) fn prepare(wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Peer>, String
     let folder = target_folder().join("peers");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     type Build = fn(&Path) -> Result<Peer, String>;
-    let builds: [(&str, Build); 5] = [
-        ("ext4", pypi_ext4),
-        ("dissect.extfs", dissect),
-        ("go-diskfs", diskfs),
-        ("ext4-view", ext4_view),
-        ("lwext4", lwext4),
-    ];
-    for (name, build) in builds.into_iter().filter(|(name, _)| wanted(name)) {
+    let builds: [Build; 5] = [pypi_ext4, dissect, diskfs, ext4_view, lwext4];
+    for (name, build) in PEERS.into_iter().zip(builds).filter(|(name, _)| wanted(name)) {
         match build(&folder) {
             Ok(peer) => peers.push(peer),
             Err(reason) => println!("skipped {name}: {reason}"),
