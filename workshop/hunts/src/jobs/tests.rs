@@ -113,7 +113,7 @@ fn parse(words: &[&str]) -> Result<u64, String> {
 }
 
 #[cfg(test)]
-mod tests {
+mod of_this {
     use super::*;
 
     #[test]
