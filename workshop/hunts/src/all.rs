@@ -66,7 +66,7 @@ const fn turn(
     Turn { name, words, cases, mounts }
 }
 
-const TURNS: [Turn; 12] = [
+const TURNS: [Turn; 14] = [
     turn("crash", &["crash", "--points", "5000"], (5000, "states"), false),
     turn("remote", &["remote", "--runs", "100"], (100, "runs"), false),
     turn("conform", &["conform", "--minutes", "1"], (60, "seconds"), true),
@@ -78,7 +78,9 @@ const TURNS: [Turn; 12] = [
     turn("resize", &["resize", "--pairs", "15"], (15, "pairs"), true),
     turn("salvage", &["salvage", "--runs", "1"], (6, "volumes"), true),
     turn("soak", &["soak", "--minutes", "1"], (60, "seconds"), false),
-    turn("tests", &["tests"], (37, "tests"), true),
+    turn("tests", &["tests"], (46, "tests"), true),
+    turn("explore", &["explore"], (5, "explorers"), false),
+    turn("wheel", &["wheel"], (280, "tests"), false),
 ];
 
 /// What is known of a hunt from all runs on this machine.

@@ -11,6 +11,7 @@ pub(crate) mod peers;
 pub(crate) mod portable;
 pub(crate) mod remote;
 pub(crate) mod repair;
+pub(crate) mod repository;
 pub(crate) mod resize;
 pub(crate) mod salvage;
 pub(crate) mod sanitize;

@@ -8,6 +8,7 @@
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`jobs::conform`]) |
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`jobs::corpus`]) |
 //! | `crash` | tests the states that power cuts leave, a hundred thousand of them (see [`jobs::crash`]) |
+//! | `explore` | schedules of the allocator (see [`jobs::repository`]) |
 //! | `fuzz` | builds and runs the fuzz targets (see [`jobs::fuzz`]) |
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`jobs::killed`]) |
 //! | `peers` | what other libraries read and write of the same volumes, beside ours (see [`jobs::peers`]) |
@@ -20,6 +21,7 @@
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`jobs::soak`]) |
 //! | `stress` | stress programs on a mount of every kind of volume (see [`jobs::stress`]) |
 //! | `tests` | the hunts among the tests of the crates, with all of their work (see [`jobs::tests`]) |
+//! | `wheel` | the Python package's tests on its wheel (see [`jobs::repository`]) |
 //!
 //! Exit status: 0 nothing was found, 1 something was or the hunt failed, 2 usage, 3 it can't run here (what
 //! it needs is missing, or can't be built).
@@ -33,13 +35,14 @@ use std::process::ExitCode;
 /// A hunt: its name, and what runs it with its options.
 type Hunt = (&'static str, fn(&[&str]) -> Exit);
 
-const HUNTS: [Hunt; 18] = [
+const HUNTS: [Hunt; 20] = [
     ("all", all::run),
     ("boot", jobs::boot::run),
     ("ceph", jobs::ceph::run),
     ("conform", jobs::conform::run),
     ("corpus", jobs::corpus::run),
     ("crash", jobs::crash::run),
+    ("explore", jobs::repository::explore),
     ("fuzz", jobs::fuzz::run),
     ("killed", jobs::killed::run),
     ("peers", jobs::peers::run),
@@ -52,6 +55,7 @@ const HUNTS: [Hunt; 18] = [
     ("soak", jobs::soak::run),
     ("stress", jobs::stress::run),
     ("tests", jobs::tests::run),
+    ("wheel", jobs::repository::wheel),
 ];
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
 //! The hunts among the tests of the crates: `cargo hunt tests [--seed N]`.
 //!
-//! They draw from the seed, and `make test` has them do a tenth of their work (`hectare_tools::hunt`); here they do all
-//! of it. Exit status as for any hunt: a test that fails is a finding, and its output names the seed.
+//! They draw from the seed, and `make test` has them do a part of their work (`hectare_tools::hunt`): a tenth, or a few
+//! cases of a long table; here they do all of it. Exit status as for any hunt: a test that fails is a finding, and its output names the seed.
 
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::hunt::{LONG, SEED};
@@ -10,7 +10,7 @@ use hectare_tools::steps::{built, cargo, parsed, shown, understood};
 const USAGE: &str = "usage: cargo hunt tests [--seed N]";
 
 /// Packages, their test programs, and those of their tests that are hunts.
-const TESTS: [(&str, &str, &[&str]); 5] = [
+const TESTS: [(&str, &str, &[&str]); 8] = [
     (
         "hectare-engine",
         "engine",
@@ -23,8 +23,10 @@ const TESTS: [(&str, &str, &[&str]); 5] = [
             "hostile::damaged_volumes_hurt_nobody",
             "quotas::random_operations_of_many_users_keep_the_sums_that_e2fsck_counts",
             "ranges::the_kernel_does_the_same",
+            "read::trees_of_full_scale_are_read_as_the_kernel_reads_them",
             "turns::the_kernel_and_the_engine_change_random_kinds_of_volumes_in_turn",
             "value_model::the_kernel_and_we_agree_on_random_attributes_in_turn",
+            "write::trees_of_full_scale_are_written_right",
         ],
     ),
     (
@@ -38,8 +40,26 @@ const TESTS: [(&str, &str, &[&str]); 5] = [
     (
         "hectare-check",
         "oracle",
-        &["damage::one_byte_changed_is_seen_as_e2fsck_sees_it", "hostile::heaps_of_damage_end_in_a_report"],
+        &[
+            "corpus::verdicts_are_those_of_e2fsck",
+            "damage::one_byte_changed_is_seen_as_e2fsck_sees_it",
+            "hostile::heaps_of_damage_end_in_a_report",
+        ],
     ),
+    (
+        "hectare-cli",
+        "hectare",
+        &[
+            "corpus::no_broken_image_breaks_a_command",
+            "salvage_resume::runs_that_are_killed_at_any_time_give_the_same_in_the_end",
+        ],
+    ),
+    (
+        "hectare-mkfs",
+        "mkfs",
+        &["mke2fs::volumes_equal_those_of_mke2fs", "xfs::volumes_with_options_are_those_of_mkfs_xfs"],
+    ),
+    ("hectare-repair", "oracle", &["corpus::the_corpus_is_mended"]),
     ("hectare-tune", "oracle", &["drawn::drawn_options_on_drawn_volumes"]),
     ("hectare-hunts", "hunts", &["crash::", "conform::", "killed::", "stress::"]),
 ];
