@@ -35,8 +35,8 @@ mod unicode;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|lint|explore|demo|api|features|msrv|package-crates|mutate|\
-                     package|python|unicode";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|lint|explore|demo|api|features|msrv|package-crates|\
+                     mutate|package|python|unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

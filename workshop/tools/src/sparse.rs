@@ -1,4 +1,4 @@
-//! Writes the bytes of a device as a file with holes: most of a small volume is zeros, and hundreds are written by tests.
+//! Writes the bytes of a device as a file with holes: most of a small volume is zeros, and tests write hundreds.
 
 use std::fs::File;
 use std::io;

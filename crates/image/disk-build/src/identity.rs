@@ -8,8 +8,7 @@
 
 use hectare_mkfs::Derivation;
 use hectare_units::u64_of;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// Where UUIDs that are not given come from.
@@ -32,10 +31,14 @@ impl Identity {
 
 /// A digest of what is keyed, as a UUID of version 4.
 fn keyed(key: Uuid, message: &[&[u8]]) -> Uuid {
-    // HMAC takes keys of any length.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key.as_bytes()) else { return Uuid::nil() };
-    message.iter().for_each(|part| mac.update(part));
-    let digest = mac.finalize().into_bytes();
+    // HMAC (RFC 2104), whose key is shorter than a block of the hash.
+    let padded = |pad: u8| {
+        let mut block = [pad; 64];
+        block.iter_mut().zip(key.as_bytes()).for_each(|(byte, key)| *byte ^= key);
+        Sha256::new_with_prefix(block)
+    };
+    let inner = message.iter().fold(padded(0x36), |hash, part| hash.chain_update(part));
+    let digest = padded(0x5c).chain_update(inner.finalize()).finalize();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
     bytes[6] = bytes[6] & 0x0f | 0x40;

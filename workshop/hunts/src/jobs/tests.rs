@@ -1,7 +1,8 @@
 //! The hunts among the tests of the crates: `cargo hunt tests [--seed N]`.
 //!
-//! They draw from the seed, and `make test` has them do a part of their work (`hectare_tools::hunt`): a tenth, or a few
-//! cases of a long table; here they do all of it. Exit status as for any hunt: a test that fails is a finding, and its output names the seed.
+//! They draw from the seed, and `make test` has them do a part of their work (`hectare_tools::hunt`): a tenth, or
+//! a few cases of a long table; here they do all of it. Exit status as for any hunt: a test that fails is a finding,
+//! and its output names the seed.
 
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::hunt::{LONG, SEED};

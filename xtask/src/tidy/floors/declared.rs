@@ -365,7 +365,7 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
     (
         "tools",
         &[
-            &["entry", "error", "hunt", "skip", "tree_hash", "wait", "xattr"],
+            &["entry", "error", "hunt", "skip", "sparse", "tree_hash", "wait", "xattr"],
             &["tool", "walk"],
             &["ended", "scratch", "steps"],
             &["install", "job_folder", "workspace"],

@@ -174,7 +174,8 @@ const JOURNALS: &[(&str, &str, u64)] = &[
     ("200M", "-t ext4 -b 4096 -O ^resize_inode -G 1", 93),
 ];
 
-/// Judged only when asked for: dumpe2fs takes half a minute for each, and those of clusters in [`CASES`] are much the same.
+/// Judged only when asked for: dumpe2fs takes half a minute for each, and those of clusters in [`CASES`] are
+/// much the same.
 const LONG: &[(&str, &str)] = &[
     ("17T", "-t ext4 -O ^meta_bg -G 16"),
     ("20T", "-t ext4 -O meta_bg,^resize_inode -G 16"),
