@@ -62,17 +62,17 @@ pub fn install(tools: &[Tool]) -> Installed {
     let refused = apt.add(&absent.iter().filter_map(known).collect());
     let mut result = Installed::default();
     for tool in self::absent(tools) {
-        match known(&tool) {
-            None if has_lists => {
-                result.skipped.push((tool, "this Debian does not have the package".to_owned()))
-            }
-            None => result.missing.push((tool, "apt-get update failed: no list has the package".to_owned())),
+        let reason = match known(&tool) {
             Some(package) => {
-                let reason =
-                    refused.get(package).map_or("its package is installed, without it", String::as_str);
-                result.missing.push((tool, reason.to_owned()));
+                refused.get(package).map_or("its package is installed, without it", String::as_str)
             }
-        }
+            None if has_lists => {
+                result.skipped.push((tool, "this Debian does not have the package".to_owned()));
+                continue;
+            }
+            None => "apt-get update failed: no list has the package",
+        };
+        result.missing.push((tool, reason.to_owned()));
     }
     result
 }

@@ -640,7 +640,7 @@ fn cases_on(label: &str, bytes: Result<Vec<u8>, Skip>, sizes: u32, tight: bool) 
         Err(reason) => skip!(&format!("model::{label}"), reason),
     };
     let bytes = if tight { nearly_full(&bytes, 12) } else { bytes };
-    let (cases, steps) = if long(&format!("model, {label}, 1000 cases")) { (1000, 400) } else { (32, 120) };
+    let (cases, steps) = if long(format!("model, {label}, 1000 cases")) { (1000, 400) } else { (32, 120) };
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let full = std::cell::Cell::new(0);
     let result = TestRunner::new(config).run(&vec(any_op(sizes), 1..steps), |ops| {

@@ -153,7 +153,7 @@ fn stress(label: &str, args: &[&str], size: &str) {
         Ok(bytes) => bytes,
         Err(reason) => skip!(&format!("threads::{label}"), reason),
     };
-    let steps = if long(&format!("threads, {label}, 20000 steps")) { 20_000 } else { 600 };
+    let steps = if long(format!("threads, {label}, 20000 steps")) { 20_000 } else { 600 };
     // Small caches, so that evictions during use show.
     let options = OpenOptions { cache_bytes: 0, cache_inodes: 0, ..OpenOptions::default() };
     let held = in_memory_with(&bytes, options).unwrap();
