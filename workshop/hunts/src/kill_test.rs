@@ -287,6 +287,8 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(2));
         }
+        // Until the first answer the kernel does not know what the server can: it refuses ACLs by itself.
+        fs::metadata(dir).map_err(failed)?;
         Ok(server)
     }
 
