@@ -56,14 +56,10 @@ fn starter() -> Option<(String, String)> {
     (!program.contains(' ')).then(|| (name, format!("{program} run-test")))
 }
 
-/// Runs the examples in the documentation.
+/// Runs the examples in the documentation, of everything with the features of the tests: a selection has others, and
+/// would be compiled for itself.
 pub(super) fn documentation(tally: &mut Tally, set: impl Fn(&mut Command)) {
-    // Of these alone: --doc takes no notice of `doctest = false`.
-    by_cargo(
-        tally,
-        &["--doc", "--package", "hectare", "--package", "hectare-device", "--all-features"],
-        &set,
-    );
+    by_cargo(tally, &[&["--doc", "--workspace", "--no-fail-fast"][..], &FEATURES].concat(), &set);
 }
 
 /// Takes the tests of nextest's report, which is in JUnit's form.

@@ -2,7 +2,9 @@
 //!
 //! A line has a time, a level, its origin, a message, and fields (`logfmt`):
 //!
-//!     time=2026-11-20T15:16:28.123456Z level=info from=hectare_engine msg="the volume is open" ...
+//! ```text
+//! time=2026-11-20T15:16:28.123456Z level=info from=hectare_engine msg="the volume is open" ...
+//! ```
 //!
 //! The system's log (the socket that syslog daemons and journald listen on) gets the last part; it has its
 //! own times and levels.
