@@ -186,7 +186,7 @@ fn hunt(options: &Options, records: &Path, done: &mut BTreeMap<&'static str, Don
     let folder = skips.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(with_path(folder))?;
     let mut turns = possible();
-    // On a new tree that takes longer than any turn; what can't be built is told by its turn.
+    // On a new tree that takes longer than any turn; a turn reports what can't be built.
     build();
     let began = Instant::now();
     while began.elapsed() < options.time {
@@ -328,7 +328,7 @@ fn read(records: &Path) -> BTreeMap<String, Record> {
     let text = fs::read(records).unwrap_or_else(|_| b"{}".to_vec()); // absent at first
     serde_json::from_slice(&text).unwrap_or_else(|error| {
         let bad = records.with_extension("bad");
-        let _ = fs::rename(records, &bad); // the next write tells
+        let _ = fs::rename(records, &bad); // the next write reports it
         eprintln!("{}: {error}; it is {} now", records.display(), bad.display());
         BTreeMap::new()
     })
