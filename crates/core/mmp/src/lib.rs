@@ -18,6 +18,8 @@ mod block;
 mod error;
 mod guard;
 mod held;
+#[cfg(test)]
+mod held_tests;
 mod lease;
 mod repairing;
 #[cfg(test)]

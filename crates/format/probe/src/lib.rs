@@ -14,6 +14,8 @@
 mod backup;
 mod magic;
 pub mod record;
+#[cfg(test)]
+mod tools_tests;
 mod what;
 
 pub use backup::{FoundSuperblock, WhichSuperblock, backup_desc, find_superblock, in_usual_places};

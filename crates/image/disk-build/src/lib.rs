@@ -17,6 +17,8 @@
 mod attributes;
 mod content;
 mod cursor;
+#[cfg(test)]
+mod disks_tests;
 mod environment;
 mod error;
 mod identity;

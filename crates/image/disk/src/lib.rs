@@ -25,6 +25,8 @@ mod ahead;
 pub mod android;
 mod backing;
 mod error;
+#[cfg(test)]
+mod images_tests;
 mod mapped;
 mod named;
 mod qcow2;

@@ -173,3 +173,5 @@ fn part(
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tools_tests;

@@ -1,5 +1,5 @@
 //! Tables that hold each other, devices that are too short, and random bytes. What real tools make is
-//! compared with blkid in `tests/tools.rs`.
+//! compared with blkid in `tools_tests.rs`.
 
 use super::*;
 use hectare_device::MemoryDevice;

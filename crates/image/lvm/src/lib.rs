@@ -26,6 +26,8 @@ mod group;
 mod label;
 mod sector;
 mod text;
+#[cfg(test)]
+mod volumes_tests;
 
 pub use device::LogicalVolume;
 pub use error::{Error, Result};

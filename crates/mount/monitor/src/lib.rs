@@ -21,6 +21,8 @@ mod moves;
 mod page;
 mod prometheus;
 mod report;
+#[cfg(test)]
+mod served_tests;
 mod shared;
 mod survey;
 mod watched;

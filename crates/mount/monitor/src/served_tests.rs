@@ -1,12 +1,10 @@
 //! A monitor over HTTP, without a mount: the form of the documents, that they contain what was counted, and
 //! that hostile clients do no harm.
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue fails
-
+use crate::{Monitor, ServerReport, Watched, bind};
 use hectare_device::{Device, MemoryDevice, StatsDevice};
 use hectare_engine::{Creation, OpenOptions, Overwrite, Volume};
 use hectare_mkfs::FormatOptions;
-use hectare_monitor::{Monitor, ServerReport, Watched, bind};
 use hectare_oracle::{Metrics, until};
 use hectare_units::Bytes;
 use std::io::{Read, Write};

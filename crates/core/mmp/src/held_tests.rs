@@ -1,13 +1,11 @@
 //! Volumes whose mark is held while they are changed, with e2fsprogs and ourselves as other hosts. The waits
 //! pass on a fast clock; by the real one the engine waits for the kernel (`engine mmp`).
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue fails
-
+use crate::{Error, Options, enter, hold, hold_to_repair, refuse_living};
 use hectare_device::{Clock, Device, FileOptions, MemoryDevice};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_mmp::{Error, Options, enter, hold, hold_to_repair, refuse_living};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{Skip, dumpe2fs_superblock, mke2fs, scratch, skip, until};
 use hectare_units::{BlockNr, Bytes, GroupNr};

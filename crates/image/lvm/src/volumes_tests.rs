@@ -3,10 +3,8 @@
 //!
 //! The tools run with `--driverloaded n`: no kernel with a device mapper is needed, and nothing is activated.
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue fails
-
+use crate::{VolumeSet, is_physical_volume};
 use hectare_device::{Device, FileOptions, MemoryDevice};
-use hectare_lvm::{VolumeSet, is_physical_volume};
 use hectare_oracle::loops::{Access, LoopDevice};
 use hectare_oracle::tool::need;
 use hectare_oracle::{Skip, skip};
@@ -176,7 +174,7 @@ fn volumes_of_the_tools_hold_what_they_say() {
 }
 
 /// Logical volumes of other kinds, as they stand in the text of a group.
-const OTHERS: &str = include_str!("kept/others.txt");
+const OTHERS: &str = include_str!("../tests/kept/others.txt");
 
 #[test]
 fn what_the_tools_make_and_is_not_plain_is_refused_by_name() {

@@ -1,9 +1,7 @@
 //! What real tools make, against `blkid -p`: kind, label, UUID; and sizes against the tools themselves.
 
-#![allow(clippy::unwrap_used)] // a test fails by panicking
-
+use crate::{Place, What, identify, search};
 use hectare_device::{Device, FileOptions, MemoryDevice};
-use hectare_identify::{Place, What, identify, search};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{mke2fs, skip, skip_part};
 use hectare_units::Bytes;

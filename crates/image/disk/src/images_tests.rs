@@ -1,9 +1,7 @@
 //! Disk images against qemu-img and Android's tools.
 
-#![allow(clippy::unwrap_used)] // all of this is tests
-
+use crate::{Backing, Format, New, android, create, open};
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite};
-use hectare_disk::{Backing, Format, New, android, create, open};
 use hectare_oracle::skip;
 use hectare_oracle::tool::{need, run};
 use hectare_units::{Bytes, u64_of};
@@ -27,7 +25,7 @@ fn disk() -> Vec<u8> {
     bytes
 }
 
-fn opened(path: &Path, write: bool, backing: Backing) -> hectare_disk::Result<Arc<dyn Device>> {
+fn opened(path: &Path, write: bool, backing: Backing) -> crate::Result<Arc<dyn Device>> {
     let file = FileOptions::new().write(write).exclusive(true).open(path).unwrap();
     let format = Format::of(&file).unwrap().expect("a disk image");
     open(file, path, format, backing)
@@ -242,7 +240,7 @@ fn a_vhd_whose_footer_is_lost_is_read_by_the_copy() {
 }
 
 /// An image made by us, of which a field is something else.
-fn changed(path: &Path, at: u64, bytes: &[u8]) -> hectare_disk::Result<Arc<dyn Device>> {
+fn changed(path: &Path, at: u64, bytes: &[u8]) -> crate::Result<Arc<dyn Device>> {
     let file =
         FileOptions::new().write(true).exclusive(true).create(path, Bytes::ZERO, Overwrite::Replace).unwrap();
     drop(create(file, path, New::Qcow2, Bytes::mib(5), [0; 16]).unwrap());

@@ -5,12 +5,10 @@
 //! from a bare magic number (bcachefs, ISO 9660, LVM, RAID 1.x, FAT, NTFS, partition tables, ZFS) is not
 //! judged.
 
-#![allow(clippy::unwrap_used)] // a test fails by panicking
-
+use crate::{What, probe};
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{mke2fs, skip, skip_part};
-use hectare_probe::{What, probe};
 use hectare_units::Bytes;
 use std::path::Path;
 

@@ -1,10 +1,8 @@
 //! Disks, judged by the tools of others: sfdisk, sgdisk, fsck.vfat, e2fsck, xfs_repair, veritysetup, the
 //! kernel.
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue fails
-
+use crate::{Disk, Environment, Identity, Made, Spec};
 use hectare_device::{FileOptions, Overwrite, SliceDevice};
-use hectare_disk_build::{Disk, Environment, Identity, Made, Spec};
 use hectare_oracle::tool::{need, run, run_with_input};
 use hectare_oracle::{IS_LINUX, KernelMount, LoopDevice, Skip, assert_clean, skip, skip_part};
 use hectare_populate::{Quiet, Source};
@@ -41,7 +39,7 @@ impl Bench {
         self.0.path().join(name)
     }
 
-    fn spec(&self, text: &str) -> Result<Spec, hectare_disk_build::Error> {
+    fn spec(&self, text: &str) -> Result<Spec, crate::Error> {
         Spec::parse(&self.path("disk.toml"), text)
     }
 
