@@ -12,9 +12,27 @@
 //! the cache line they all write. So a returned lease stays with the shard of its thread, idle, and serves
 //! the next handle there. A handle that finds no room collects the idle leases everywhere, and only if that
 //! is not enough is a commit needed.
+//!
+//! A few changes have no handle: the times of overwrites and of appends that are buffered. Each of these gives
+//! an [`Owed`], and [`Journal::settle`](crate::Journal::settle) commits if the transaction has outgrown its
+//! share by it. So what is counted and what is leased exceed the share of a transaction by one block for each
+//! thread that is between the two steps, and never by more. A share is a third of the log: with fewer threads
+//! in that place than two thirds of the log have blocks, a transaction fits the log.
 
 use crate::sync::{AtomicU32, Ordering};
 use hectare_units::{thread_number, usize_of};
+
+/// One block that was dirtied without a handle, which no lease has room for.
+#[must_use = "the transaction may have outgrown the log: hand it to `Journal::settle`"]
+#[derive(Debug)]
+pub struct Owed(());
+
+impl Owed {
+    /// For a block that is dirty, and was not before.
+    pub const fn one() -> Self {
+        Self(())
+    }
+}
 
 /// As many as the barrier has.
 const SHARDS: u32 = 64;

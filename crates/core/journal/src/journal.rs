@@ -3,7 +3,7 @@
 use crate::barrier::Barrier;
 use crate::commit_batching::Company;
 use crate::commit_latency::JournalStats;
-use crate::credits::Leases;
+use crate::credits::{Leases, Owed};
 use crate::handle::{Credits, Ends, Handle, Lease, Whole};
 use crate::lock_order::{self, LockRank};
 use crate::sync::{Arc, AtomicU32, Condvar, Mutex, OnceLock, Ordering};
@@ -130,6 +130,24 @@ impl<C: Commit> Journal<C> {
         }
         let blocks = credits.get().min(capacity / 2);
         self.leases.take(blocks, || self.volume.gathered(), capacity).then(|| lease(blocks))
+    }
+
+    /// Makes sure that the running transaction still fits the log after a change without a handle, by a commit
+    /// if need be. Called after the change is counted, with no handle open.
+    ///
+    /// # Errors
+    /// [`Aborted`] if this or an earlier commit failed.
+    ///
+    /// # Panics
+    /// As [`commit_through`](Self::commit_through).
+    #[track_caller]
+    pub fn settle(&self, owed: Owed) -> Result<(), Aborted> {
+        let _ = owed;
+        let (capacity, txn) = (self.volume.capacity(), self.running());
+        if capacity == u32::MAX || self.leases.take(0, || self.volume.gathered(), capacity) {
+            return Ok(());
+        }
+        self.commit_through(txn)
     }
 
     /// How many handles and commits there were, and how long commits kept handles out.

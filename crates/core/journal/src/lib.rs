@@ -43,6 +43,7 @@ mod transaction;
 
 pub use checkpoint::{MetadataView, Pending, lay_over, write_sorted};
 pub use commit_latency::JournalStats;
+pub use credits::Owed;
 pub use handle::{Credits, Handle};
 pub use journal::{Aborted, Journal};
 pub use log::{Log, LogError, Logged, LoggedBlock};

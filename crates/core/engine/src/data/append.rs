@@ -71,7 +71,7 @@ pub(crate) fn append_delayed(
     };
     let Some(len) = gathered else { return Ok(false) };
     if source == Source::Caller {
-        inode.touch(core.state.now(), &core.state.inodes);
+        core.touch(inode)?;
     }
     if len >= FILE_MAX.min(core.state.delay.budget) {
         writeback::place_locked(core, inode)?;

@@ -40,7 +40,7 @@ pub(crate) fn overwrite(
         }
         overwrite_range(core, inode, at, data, place)?;
         core.state.count_written(data.len());
-        (source == Source::Caller && inode.touch(core.state.now(), &core.state.inodes), place.is_none())
+        (source == Source::Caller && core.touch(inode)?, place.is_none())
     };
     if listed {
         core.relieve()?;

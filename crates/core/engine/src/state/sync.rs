@@ -70,6 +70,15 @@ impl Core {
         self.flushed(|| self.journal.commit_so_far(txn))
     }
 
+    /// Stamps a file as written to now, without a handle; the time waits for the next commit. Commits if the
+    /// transaction has no room for the inode. Returns whether it waits since now. Called under the operation
+    /// lock, with nothing else locked.
+    pub(crate) fn touch(&self, inode: &Arc<CachedInode>) -> Result<bool> {
+        let Some(owed) = inode.touch(self.state.now(), &self.state.inodes) else { return Ok(false) };
+        self.journal.settle(owed).map_err(aborted)?;
+        Ok(true)
+    }
+
     /// Called after an operation, with nothing locked: has pending changes committed if they are many.
     pub(crate) fn relieve(&self) -> Result<()> {
         let bytes = self.state.blocks.dirty_blocks().saturating_mul(self.state.geometry().block_size.len());

@@ -35,8 +35,8 @@ use hectare_alloc::Window;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
-use hectare_journal::Handle;
 use hectare_journal::lock_order::LockRank;
+use hectare_journal::{Handle, Owed};
 use hectare_units::{Clusters, InodeNr, TxnId};
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut, Range};
@@ -143,11 +143,11 @@ impl CachedInode {
     }
 
     /// Stamps the inode as overwritten at `now`, without a transaction: visible at once, on the device with
-    /// the next commit. Returns whether it waits for that since now. The caller holds the operation lock, and
-    /// the inode is not freed.
-    pub(crate) fn touch(self: &Arc<Self>, now: Timestamp, cache: &InodeCache) -> bool {
+    /// the next commit. Returns what the transaction has no credit for, if the inode waits for that since now.
+    /// The caller holds the operation lock, and the inode is not freed.
+    pub(crate) fn touch(self: &Arc<Self>, now: Timestamp, cache: &InodeCache) -> Option<Owed> {
         // In this order: once listed, the mark is there for the commit that takes the list.
-        self.touched.set(now) && cache.list(self)
+        (self.touched.set(now) && cache.list(self)).then(Owed::one)
     }
 
     /// Moves the time of the last overwrite, if one is pending, into the inode for the commit of `txn`.

@@ -65,6 +65,33 @@ fn ten_thousand_overwrites_start_no_handle() {
     assert!(again.volume.read("file").unwrap() == content);
 }
 
+/// No handle had credits for the inodes of files that were overwritten, or whose appends were buffered: a
+/// commit of more of them than the log has blocks ended the volume.
+#[test]
+fn regression_overwrites_of_many_files_outgrew_a_small_log() {
+    const NAME: &str = "overwrite::regression_overwrites_of_many_files";
+    const FILES: usize = 7000;
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-J", "size=1", "-N", "8000"], "32M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!(NAME, reason),
+    };
+    // Nothing commits by age.
+    let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+    let held = in_memory_with(&bytes, options).unwrap();
+    for n in 0..FILES {
+        held.volume.write_file(format!("{n}"), &[1; 900], Creation::default()).unwrap();
+    }
+    held.volume.sync().unwrap();
+    let opened = || (0..FILES).map(|n| held.volume.open_file(format!("{n}")).unwrap());
+    opened().for_each(|file| file.write_all_at(0, &[2; 100]).unwrap());
+    held.volume.sync().unwrap();
+    let opened: Vec<_> = opened().collect();
+    opened.iter().for_each(|file| file.write_all_at(900, &[3; 10]).unwrap());
+    held.volume.sync().unwrap();
+    drop(opened);
+    close_clean(&held);
+}
+
 #[test]
 fn with_overwrite_handles_each_overwrite_starts_one() {
     const NAME: &str = "overwrite::with_overwrite_handles";
