@@ -10,7 +10,6 @@ mod disk;
 mod disk_spec;
 mod extent;
 mod fast_commit;
-mod fast_written;
 mod fold_write;
 mod group_desc;
 mod indirect;
@@ -29,6 +28,7 @@ mod shift;
 mod small;
 mod spec;
 mod superblock;
+mod synced;
 mod tar;
 mod walk;
 mod write;
@@ -58,7 +58,7 @@ macro_rules! with_targets {
             salvage,
             journal,
             fast_commit,
-            fast_written,
+            synced,
             shift,
             requests,
             quota,

@@ -12,7 +12,6 @@ pub(crate) mod background;
 pub(crate) mod commit;
 mod discard;
 mod failures;
-mod fast_commit;
 mod inodes;
 mod quotas;
 pub(crate) mod sync;
@@ -28,7 +27,6 @@ use crate::state::commit::Committer;
 use crate::stores::block_cache::BlockCache;
 use crate::stores::delay::Delay;
 use crate::stores::discards::Discards;
-use crate::stores::fast_changes::FastChanges;
 use crate::stores::flush_tracker::Flushes;
 use crate::stores::fs_errors::Findings;
 use crate::stores::groups::{Groups, Source};
@@ -78,8 +76,6 @@ pub(crate) struct State {
     pub(crate) discards: Discards,
     /// The journal in use; only if the volume has one and is open for writing.
     pub(crate) log: Option<VolumeLog>,
-    /// What the running transaction has changed, for fast commits.
-    pub(crate) fast: FastChanges,
     pub(crate) flushes: Flushes,
     /// What was appended and is not allocated yet.
     pub(crate) delay: Delay,
@@ -229,15 +225,10 @@ impl State {
     /// The superblock has changed in the running transaction beside its counts.
     fn note_superblock_changed(&self) {
         self.superblock_changed.store(true, Ordering::Relaxed);
-        self.fast.make_unfit();
     }
 
     /// Records an inode as an orphan, if it is not recorded yet ([`Orphans::add`]).
     pub(crate) fn add_orphan(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
-        if inode.get().links > 0 {
-            // A fast commit would leave what is yet to be truncated.
-            self.fast.make_unfit();
-        }
         self.orphans.add(&self.orphan_records(), handle, inode);
     }
 

@@ -7,7 +7,6 @@ pub(crate) mod appended;
 pub(crate) mod block_cache;
 pub(crate) mod delay;
 pub(crate) mod discards;
-pub(crate) mod fast_changes;
 pub(crate) mod flush_tracker;
 pub(crate) mod fs_errors;
 pub(crate) mod groups;

@@ -124,12 +124,13 @@ impl Pending {
         time: Duration,
     ) -> Result<(), LogError> {
         let revokes: &[BlockNr] = &not_logged(freed, blocks);
-        let (need, len) = {
+        let (keep, room) = {
             let log = log.lock();
-            (log.needed(blocks.len(), revokes.len()), log.len())
+            let need = log.needed(blocks.len(), revokes.len());
+            (log.kept_beside(need), log.free() >= need)
         };
-        if log.lock().free() < need {
-            self.checkpoint(log, len.saturating_sub(need))?;
+        if !room {
+            self.checkpoint(log, keep)?;
         }
         // Locked until the blocks are taken over: a checkpoint that finds nothing pending moves the tail
         // behind everything.

@@ -19,7 +19,6 @@
 mod commit;
 mod descriptor;
 mod fast_commit;
-mod fast_encode;
 mod feature;
 mod log;
 mod revoke;
@@ -29,7 +28,6 @@ pub use commit::CommitBlock;
 pub(crate) use commit::TransactionCrc;
 pub use descriptor::{Tag, Tags, needs_escape};
 pub use fast_commit::{FastCommit, FastCommits, FastEntry, FastRecord};
-pub use fast_encode::encode_fast_commit;
 pub use feature::{JournalCompat, JournalIncompat};
 pub use log::{BlockType, Checksum, HEADER_LEN, LogFormat, MAGIC, header};
 pub use revoke::Revokes;

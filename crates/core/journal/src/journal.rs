@@ -34,19 +34,7 @@ struct State {
     running: Option<Running>,
     /// The last transaction known to be safe.
     committed: TxnId,
-    /// How many fast commits have begun, and the last of them that has ended.
-    fast_begun: u64,
-    fast_ended: u64,
     company: Company,
-}
-
-/// What a caller needs to be safe.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// The whole transaction.
-    Transaction,
-    /// What was done in it before the call.
-    SoFar,
 }
 
 /// Transactions over one volume; see the [crate's introduction](crate). All methods may be called by any
@@ -77,8 +65,6 @@ impl<C: Commit> Journal<C> {
             state: Mutex::new(State {
                 running: Some(Running::new(first)),
                 committed: last,
-                fast_begun: 0,
-                fast_ended: 0,
                 company: Company::default(),
             }),
             ended: Condvar::new(),
@@ -216,23 +202,10 @@ impl<C: Commit> Journal<C> {
     /// In debug builds, if this thread has an open handle or holds a lock that comes after one.
     #[track_caller]
     pub fn commit_through(&self, txn: TxnId) -> Result<(), Aborted> {
-        self.reach(txn, Need::Transaction)
+        self.reach(txn)
     }
 
-    /// Waits until all that was done in `txn` before the call, and everything in earlier transactions, is
-    /// safe: by a fast commit where the volume can make one, else by committing what must be.
-    ///
-    /// # Errors
-    /// As [`commit_through`](Self::commit_through).
-    ///
-    /// # Panics
-    /// As [`commit_through`](Self::commit_through).
-    #[track_caller]
-    pub fn commit_so_far(&self, txn: TxnId) -> Result<(), Aborted> {
-        self.reach(txn, Need::SoFar)
-    }
-
-    fn reach(&self, txn: TxnId, need: Need) -> Result<(), Aborted> {
+    fn reach(&self, txn: TxnId) -> Result<(), Aborted> {
         lock_order::check(LockRank::Handle);
         let running = self.running();
         let txn = if txn.is_after(running) { running } else { txn };
@@ -242,9 +215,7 @@ impl<C: Commit> Journal<C> {
             self.arrived.notify_one();
         }
         let mut waited = false;
-        // One that has begun already may have missed what this caller did.
-        let fast = state.fast_begun + 1;
-        while txn.is_after(state.committed) && (need == Need::Transaction || state.fast_ended < fast) {
+        while txn.is_after(state.committed) {
             self.check()?;
             if state.running.is_some()
                 && !waited
@@ -258,10 +229,9 @@ impl<C: Commit> Journal<C> {
                 None => self.ended.wait(&mut state),
                 Some(running) => {
                     state.company.depart();
-                    state.fast_begun += u64::from(need == Need::SoFar);
                     drop(state);
                     let began = Instant::now();
-                    self.run(running, need)?;
+                    self.run(running)?;
                     state = self.state.lock();
                     state.company.ended(began.elapsed());
                 }
@@ -271,34 +241,11 @@ impl<C: Commit> Journal<C> {
     }
 
     /// One commit, by the thread that took the running transaction; wakes the others when it has ended.
-    fn run(&self, running: Running, need: Need) -> Result<(), Aborted> {
+    fn run(&self, running: Running) -> Result<(), Aborted> {
         let mut ending = Ending { journal: self, txn: running.id(), returned: false };
-        let result = match need {
-            Need::Transaction => self.run_steps(running),
-            Need::SoFar => self.run_fast(running),
-        };
+        let result = self.run_steps(running);
         ending.returned = true;
         result
-    }
-
-    /// A fast commit, or a full one where none can be made.
-    fn run_fast(&self, running: Running) -> Result<(), Aborted> {
-        if !self.volume.may_be_fast() {
-            return self.run_steps(running);
-        }
-        let (records, running) = running.lock(&self.barrier).take_fast(&self.volume);
-        self.check()?;
-        let written = match records {
-            Some(records) => self.volume.write_fast(records).map_err(|error| self.abort(error))?,
-            None => false,
-        };
-        if !written {
-            return self.run_steps(running);
-        }
-        let mut state = self.state.lock();
-        state.fast_ended = state.fast_begun;
-        state.running = Some(running);
-        Ok(())
     }
 
     fn run_steps(&self, running: Running) -> Result<(), Aborted> {
@@ -311,7 +258,6 @@ impl<C: Commit> Journal<C> {
         let txn = committed.release(&self.volume);
         let mut state = self.state.lock();
         state.committed = txn;
-        state.fast_ended = state.fast_begun;
         state.running = Some(next);
         Ok(())
     }

@@ -18,21 +18,21 @@
 //! - a transaction revokes no block that it logs: a record also covers copies in its own transaction;
 //! - a block that begins with the log's magic number is escaped, else a recovery would take it for the log's
 //!   own;
-//! - fast commits ([`Log::append_fast`]) lie in an area of their own behind the ring, and stand for a part of
-//!   the transaction that is logged next. Once that is logged they no longer count, since they carry its
-//!   number, and the area is written from its start again. The last block has the checksum over all of
-//!   them, and is written after a flush, like a commit block.
+//! - where the volume has the feature `fast_commit`, the ring ends before the area that the kernel cuts off for
+//!   fast commits at its next mount ([`Log::ending_before`]). The log's superblock does not say so, since then
+//!   e2fsck (1.47) ends its replay at the turn; so no transaction lies behind the turn while one before it is
+//!   needed. And the head is always before the area: the kernel (6.4 and newer) continues there, and one behind
+//!   the end of its ring never meets it.
 //!
 //! What it is not: it knows no handles and no threads ([`crate::Journal`]), and does not read a log
 //! ([`crate::recovery`]).
 
-use crate::format::{FastRecord, JournalSuperblock, LogFormat, encode_fast_commit, needs_escape};
+use crate::format::{JournalSuperblock, LogFormat, needs_escape};
 use crate::recovery::LogMap;
 use hectare_device::Device;
 use hectare_units::{BlockNr, BlockSize, Bytes, LogicalBlock, TxnId, usize_of};
 use std::borrow::Cow;
 use std::io::IoSlice;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,20 +79,21 @@ pub struct Log {
     format: LogFormat,
     superblock: JournalSuperblock,
     block_size: BlockSize,
-    /// The ring: from its first block to before its end.
+    /// The ring: from its first block to before its end, where readers turn.
     first: u32,
     end: u32,
+    /// A block before the end that no transaction may reach, if there is one.
+    limit: Option<u32>,
     /// Where the first transaction begins.
     start: u32,
+    /// Whether a recovery begins there.
+    begun: bool,
     /// The next block to be written.
     head: u32,
     /// Blocks from the tail to the head.
     used: u32,
     /// The number of the next transaction.
     next: TxnId,
-    /// The blocks for fast commits, and the next of them to be written.
-    fast_area: Range<u32>,
-    fast_head: u32,
 }
 
 impl Log {
@@ -113,13 +114,7 @@ impl Log {
         // What a log that is not clean says of its head is older than its transactions.
         let head = superblock.head().filter(|_| superblock.start().is_none());
         let start = head.map_or(first, LogicalBlock::get);
-        // The last block stays unused: the kernel (6.18) reads one block more than it finds fast commits in,
-        // and refuses a journal that has no more.
-        let fast_area =
-            superblock.fast_commit_area().map_or(0..0, |area| area.start.get()..area.end.get() - 1);
         Self {
-            fast_head: fast_area.start,
-            fast_area,
             device,
             volume,
             map,
@@ -127,12 +122,28 @@ impl Log {
             block_size: superblock.block_size(),
             first,
             end,
+            limit: None,
             start,
+            begun: false,
             head: start,
             used: 0,
             next,
             superblock,
         }
+    }
+
+    /// The same log, of which the blocks from `limit` on are not used. To be called before
+    /// [`begin`](Self::begin).
+    #[must_use]
+    pub fn ending_before(mut self, limit: LogicalBlock) -> Self {
+        let limit = limit.get();
+        if (self.first + 1..self.end).contains(&limit) {
+            self.limit = Some(limit);
+            if self.head >= limit {
+                (self.start, self.head) = (self.first, self.first);
+            }
+        }
+        self
     }
 
     /// Records on the device that a recovery is to begin where the first transaction was written, and
@@ -141,6 +152,7 @@ impl Log {
     /// # Errors
     /// If the superblock can't be written or flushed.
     pub fn begin(&mut self, first: TxnId) -> Result<(), LogError> {
+        self.begun = true;
         self.superblock.set_tail(first, LogicalBlock::new(self.start));
         self.write_superblock()?;
         Ok(self.device.flush()?)
@@ -149,7 +161,8 @@ impl Log {
     /// Blocks of the ring.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.end - self.first
+        // The head stays before the limit.
+        self.limit.map_or(self.end, |limit| limit - 1) - self.first
     }
 
     /// Whether no transaction is in the log.
@@ -161,7 +174,17 @@ impl Log {
     /// Blocks nothing needs.
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.len() - self.used
+        match self.limit {
+            Some(limit) if self.used > 0 => limit - 1 - self.head,
+            _ => self.len() - self.used,
+        }
+    }
+
+    /// Blocks that may stay in use for there to be room for `need` more.
+    #[must_use]
+    pub fn kept_beside(&self, need: u32) -> u32 {
+        // It turns when it is empty, or as it likes.
+        if self.limit.is_some() { 0 } else { self.len().saturating_sub(need) }
     }
 
     /// Blocks that a transaction takes.
@@ -198,6 +221,9 @@ impl Log {
         if need > self.free() {
             return Err(LogError::TooLarge { need, have: self.free() });
         }
+        if self.limit.is_some_and(|limit| need > limit - 1 - self.head) {
+            self.turn()?;
+        }
         let logged = Logged { sequence: self.next, start: self.head, len: need };
         let mut body = self.body(blocks, revokes);
         // Cleared before: of the commit block only the first sector holds anything, so it arrives whole or
@@ -213,63 +239,19 @@ impl Log {
         self.device.write_durable(commit_at, &[IoSlice::new(&commit)])?;
         self.used += need;
         self.next = self.next.next();
-        self.clear_fast()?;
         Ok(logged)
     }
 
-    /// Bytes that the fast commits of one transaction take at most; 0 if the log has none.
-    #[must_use]
-    pub fn fast_capacity(&self) -> Bytes {
-        Bytes::new(u64::from(self.fast_area.end - self.fast_area.start) << self.block_size.shift())
-    }
-
-    /// Forgets the fast commits: what they stand for is in the log. None of them counts any more. But e2fsck
-    /// (1.47) takes the first record of an older transaction for damage, and then drops the whole log, so
-    /// the area has to begin with nothing; a crash before that is on the device leaves what the kernel
-    /// leaves.
-    fn clear_fast(&mut self) -> Result<(), LogError> {
-        if self.has_fast() {
-            self.fast_head = self.fast_area.start;
-            let empty = vec![0; self.block_size.len()];
-            self.device.write_durable(self.place(self.fast_head).0, &[IoSlice::new(&empty)])?;
+    /// Goes back to the first block of the ring. Nothing is in the log.
+    fn turn(&mut self) -> Result<(), LogError> {
+        debug_assert!(self.is_empty(), "a log that may not go round turns with {} blocks in use", self.used);
+        (self.start, self.head) = (self.first, self.first);
+        if !self.begun {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Whether a part of the next transaction was written as fast commits.
-    #[must_use]
-    pub fn has_fast(&self) -> bool {
-        self.fast_head != self.fast_area.start
-    }
-
-    /// Writes a fast commit of the next transaction, that is, of the one that runs, and returns when it is
-    /// durable, with all file data written before. `false`, with nothing written, if it does not fit: then
-    /// the transaction is to be [appended](Self::append).
-    ///
-    /// # Errors
-    /// A write or flush that failed.
-    pub fn append_fast(&mut self, records: &[FastRecord]) -> Result<bool, LogError> {
-        let opens = !self.has_fast();
-        let Some(bytes) = encode_fast_commit(records, self.next, opens, self.block_size) else {
-            return Ok(false);
-        };
-        let blocks: Vec<&[u8]> = bytes.chunks(self.block_size.len()).collect();
-        let Some((last, body)) = blocks.split_last() else { return Ok(false) };
-        if blocks.len() > usize_of(self.fast_area.end - self.fast_head) {
-            return Ok(false);
-        }
-        let mut at = self.fast_head;
-        for block in body {
-            self.device.write_at(self.place(at).0, block)?;
-            at += 1;
-        }
-        if let Some(volume) = &self.volume {
-            volume.flush()?;
-        }
-        self.device.flush()?;
-        self.device.write_durable(self.place(at).0, &[IoSlice::new(last)])?;
-        self.fast_head = at + 1;
-        Ok(true)
+        self.superblock.set_tail(self.next, LogicalBlock::new(self.head));
+        self.write_superblock()?;
+        Ok(self.device.flush()?)
     }
 
     /// Everything of a transaction before its commit block.
@@ -333,6 +315,7 @@ impl Log {
         let used = match to {
             None => 0,
             // A log that is full begins where it ends.
+            Some(_) if self.limit.is_some() => self.head - start,
             Some(_) if start == self.head => ring,
             Some(_) => (self.head + ring - start) % ring,
         };

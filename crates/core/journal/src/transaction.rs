@@ -4,7 +4,6 @@
 //! committed.
 
 use crate::barrier::{Barrier, Exclusive};
-use crate::format::FastRecord;
 use crate::lock_order::{self, LockRank, Ranked};
 use crate::sync::{Arc, AtomicU32, Ordering};
 use hectare_units::TxnId;
@@ -32,27 +31,6 @@ pub trait Commit: Send + Sync {
     /// # Errors
     /// If a write or a flush fails.
     fn write(&self, frozen: Self::Frozen, txn: TxnId) -> Result<(), Self::Error>;
-
-    /// What has changed since the last [`freeze`](Self::freeze) or the last call of this, as a fast commit of
-    /// the running transaction; `None` if it must be committed in full. No handle is open meanwhile, and what
-    /// holds for `freeze` holds here.
-    fn fast_records(&self, _txn: TxnId) -> Option<Vec<FastRecord>> {
-        None
-    }
-
-    /// Whether [`fast_records`](Self::fast_records) might return any. Asked before handles are kept out.
-    fn may_be_fast(&self) -> bool {
-        false
-    }
-
-    /// Writes a fast commit and returns when it is safe on the device; `false`, with nothing written, if it
-    /// does not fit. New handles run meanwhile.
-    ///
-    /// # Errors
-    /// If a write or a flush fails.
-    fn write_fast(&self, _records: Vec<FastRecord>) -> Result<bool, Self::Error> {
-        Ok(false)
-    }
 
     /// The transaction is durable: what it freed may be used again. Runs before the waiters of the
     /// transaction are woken.
@@ -91,18 +69,6 @@ impl<C: Commit> Commit for Arc<C> {
 
     fn committed(&self, txn: TxnId) {
         C::committed(self, txn);
-    }
-
-    fn fast_records(&self, txn: TxnId) -> Option<Vec<FastRecord>> {
-        C::fast_records(self, txn)
-    }
-
-    fn may_be_fast(&self) -> bool {
-        C::may_be_fast(self)
-    }
-
-    fn write_fast(&self, records: Vec<FastRecord>) -> Result<bool, C::Error> {
-        C::write_fast(self, records)
     }
 
     fn gathered(&self) -> u32 {
@@ -165,11 +131,6 @@ impl Running {
 }
 
 impl Locked<'_> {
-    /// Takes what a fast commit records, and lets handles into the same transaction again.
-    pub(crate) fn take_fast<C: Commit>(self, volume: &C) -> (Option<Vec<FastRecord>>, Running) {
-        (volume.fast_records(self.id), Running::new(self.id))
-    }
-
     /// Freezes what is dirty, opens the next transaction and lets handles in. On failure `failed` is called
     /// before any handle is let in.
     pub(crate) fn freeze<C: Commit, E>(

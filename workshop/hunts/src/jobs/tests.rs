@@ -18,8 +18,8 @@ const TESTS: [(&str, &str, &[&str]); 8] = [
         &[
             "churn::space_is_neither_lost_nor_given_twice",
             "fast_commits::random_changes_that_the_kernel_synced_are_there",
-            "fast_written::random_changes_are_recovered_after_every_sync",
-            "fast_written::the_kernel_and_the_engine_recover_the_same_at_any_moment",
+            "fast_feature::random_changes_are_recovered_after_every_sync",
+            "fast_feature::the_kernel_and_the_engine_recover_the_same_at_any_moment",
             "gather::power_cuts",
             "hostile::damaged_volumes_hurt_nobody",
             "quotas::random_operations_of_many_users_keep_the_sums_that_e2fsck_counts",

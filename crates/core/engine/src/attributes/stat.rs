@@ -208,8 +208,7 @@ fn change_fields(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Re
         None => None,
     };
     let credits = plan.as_ref().map_or(0, |plan| plan.credits(core));
-    let kind = inode.get().kind();
-    let mut handle = core.start_for(kind, MAP_CREDITS + credits)?;
+    let mut handle = core.start(MAP_CREDITS + credits)?;
     if let Some(plan) = plan {
         xattr_store::store(core, &mut handle, inode, plan)?;
     }

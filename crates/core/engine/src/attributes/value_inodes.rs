@@ -438,7 +438,7 @@ mod tests {
                         break dropped;
                     }
                 };
-                assert!(core.state.orphans.holds(dropped[0].nr()));
+                assert!(core.state.orphans.all().iter().any(|orphan| orphan.nr() == dropped[0].nr()));
                 core.state.values.lock().drop_value(&dropped[0]);
             });
             free_dropped(core).unwrap();

@@ -110,7 +110,6 @@ pub(crate) fn store(
     inode: &Arc<CachedInode>,
     plan: Plan,
 ) -> Result<()> {
-    core.state.fast.make_unfit();
     let _quota = plan.claim(core, inode)?;
     let Plan { mut attrs, spilled, before, room } = plan;
     if !attrs.is_empty() {
@@ -215,7 +214,6 @@ pub(crate) fn edit_attribute_block(
     change: impl FnOnce(&mut [u8]),
 ) -> Result<()> {
     let Some(nr) = data.file_acl else { return Ok(()) };
-    core.state.fast.make_unfit();
     let block = core.state.xattr_block(nr)?;
     core.state.blocks.edit(handle, &block, core.state.xattr_kind(), change);
     Ok(())

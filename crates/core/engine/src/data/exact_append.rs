@@ -80,7 +80,7 @@ fn append_one(core: &Core, inode: &Arc<CachedInode>, at: u64, space: Reservation
     if end > u64::from(u32::MAX) {
         return Err(Error::FileTooLarge);
     }
-    let mut handle = core.start_recorded(MAP_CREDITS)?;
+    let mut handle = core.start(MAP_CREDITS)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     let len = low32((blocks.end - blocks.start).get());
     let logical = LogicalBlock::new(low32(at));

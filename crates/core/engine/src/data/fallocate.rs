@@ -157,7 +157,7 @@ pub(crate) fn change_map<R>(
     loop {
         let seen = core.seen();
         let changed = {
-            let mut handle = core.start_recorded(credits)?;
+            let mut handle = core.start(credits)?;
             let mut target = inode.edit(&mut handle, &core.state.inodes);
             let mut map = MapMut { core, handle: &mut handle, nr: inode.nr(), inode: &mut target };
             let changed = change(&mut map);

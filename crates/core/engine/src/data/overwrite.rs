@@ -36,7 +36,7 @@ pub(crate) fn overwrite(
         };
         if core.state.options.overwrite_handles {
             // Like the transaction in which ext4 looked up the mapping.
-            drop(core.start_recorded(MAP_CREDITS)?);
+            drop(core.start(MAP_CREDITS)?);
         }
         overwrite_range(core, inode, at, data, place)?;
         core.state.count_written(data.len());

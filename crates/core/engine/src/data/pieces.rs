@@ -172,7 +172,7 @@ fn settle(
     source: Source,
     change: impl FnOnce(&mut MapMut<'_, '_>) -> Result<usize>,
 ) -> Result<Written> {
-    let mut handle = core.start_recorded(MAP_CREDITS)?;
+    let mut handle = core.start(MAP_CREDITS)?;
     let mut target = inode.edit(&mut handle, &core.state.inodes);
     let mut map = MapMut { core, handle: &mut handle, nr: inode.nr(), inode: &mut target };
     let len = change(&mut map)?;
@@ -195,7 +195,7 @@ fn write_padded(core: &Core, target: &Extent, within: u64, part: &[u8]) -> Resul
 
 /// Sets the size a write leads to, and the times.
 fn note_written(core: &Core, inode: &Arc<CachedInode>, end: u64, source: Source) -> Result<()> {
-    let mut handle = core.start_recorded(MAP_CREDITS)?;
+    let mut handle = core.start(MAP_CREDITS)?;
     checks::bring_written(core, &mut inode.edit(&mut handle, &core.state.inodes), end, source);
     Ok(())
 }

@@ -145,7 +145,7 @@ fn check_resizable(core: &Core, inode: &CachedInode, to: u64) -> Result<()> {
 
 /// Sets the size of a file that keeps its blocks. The caller holds the operation lock.
 pub(crate) fn note_size(core: &Core, inode: &Arc<CachedInode>, size: u64, source: Source) -> Result<()> {
-    let mut handle = core.start_recorded(INODE_CREDITS)?;
+    let mut handle = core.start(INODE_CREDITS)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     data.size = size;
     checks::stamp_for(core, &mut data, source);
@@ -174,9 +174,8 @@ pub(crate) fn begin_cut(
     let clearing = rest.map(|at| clear::begin_clearing(core, inode, at)).transpose()?.flatten();
     let at_once = unmap_at_once(core, inode.nr(), &inode.get(), size)?;
     let cleared = u32::from(clearing.is_some());
-    let mut handle = core.start_recorded(INODE_CREDITS + ORPHAN_CREDITS + at_once.unwrap_or(0) + cleared)?;
+    let mut handle = core.start(INODE_CREDITS + ORPHAN_CREDITS + at_once.unwrap_or(0) + cleared)?;
     if let Some(clearing) = &clearing {
-        core.state.fast.make_unfit();
         clear::log_clearing(core, &mut handle, clearing);
     }
     let mut data = inode.edit(&mut handle, &core.state.inodes);

@@ -20,7 +20,6 @@ use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::space::piece::Use;
 use crate::space::{ialloc, quota, reserve};
 use crate::state::Core;
-use crate::stores::fast_changes::NameChange;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
 use crate::stores::quotas::Owners;
@@ -30,7 +29,6 @@ use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
-use hectare_journal::format::FastEntry;
 use hectare_units::{InodeNr, LogicalBlock, u64_of};
 use std::sync::Arc;
 
@@ -137,31 +135,16 @@ fn create_locked(
     }
     let prepared = prepare(core, dir, kind, creation)?;
     quota::prepare(core, Owners::of(&prepared.0))?;
-    let mut handle = core.start_for(Some(kind), NAME_CREDITS + prepared.1.credits(core))?;
+    let mut handle = core.start(NAME_CREDITS + prepared.1.credits(core))?;
     let new = make_node(core, &mut handle, dir.nr(), node, prepared)?;
     if let Err(error) = add_name_at(core, &mut handle, dir, name, spot, new.nr(), kind) {
         discard_new(core, &mut handle, &new)?;
         return Err(error);
     }
-    note_name(core, NameChange::Created, dir, name, new.nr());
     if kind == Kind::Directory {
         change_subdirectories(core, &mut handle, dir, 1);
     }
     Ok(new.nr())
-}
-
-/// Notes a change of a name for fast commits. Names that only a key makes readable are not recorded.
-pub(crate) fn note_name(
-    core: &Core,
-    change: fn(FastEntry) -> NameChange,
-    dir: &CachedInode,
-    name: Name<'_>,
-    inode: InodeNr,
-) {
-    if dir.get().flags.contains(InodeFlags::ENCRYPT) {
-        core.state.fast.make_unfit();
-    }
-    core.state.fast.note_name(|| change(FastEntry { parent: dir.nr(), inode, name: name.bytes().to_vec() }));
 }
 
 /// Makes an inode that has no name yet: to be named, or discarded, in the same transaction.
@@ -392,12 +375,9 @@ pub(crate) fn link(core: &Core, inode: InodeNr, parent: InodeNr, name: &[u8]) ->
         if links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
-        let mut handle = core.start_for(Some(kind), NAME_CREDITS + ORPHAN_CREDITS)?;
+        let mut handle = core.start(NAME_CREDITS + ORPHAN_CREDITS)?;
         add_name_at(core, &mut handle, &dir, name, spot, inode, kind)?;
-        note_name(core, NameChange::Linked, &dir, name, inode);
         if links == 0 {
-            // Who replays may not know the inode.
-            core.state.fast.make_unfit();
             core.state.remove_orphan(&mut handle, inode);
             core.state.nameless.lock().remove(&inode);
             target.set_linkable(false);

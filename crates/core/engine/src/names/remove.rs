@@ -16,7 +16,6 @@ use crate::names::{create, lookup};
 use crate::space::map::MapRef;
 use crate::space::reserve;
 use crate::state::Core;
-use crate::stores::fast_changes::NameChange;
 use crate::stores::fs_errors::Watched;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::dir;
@@ -91,11 +90,10 @@ pub(crate) fn remove_name(
         check(core, &victim)?;
         check_removable(core, &victim)?;
         let at_once = freeing::at_once(core, nr, &victim.get())?;
-        let kind = victim.get().kind().ok_or(Error::NotFound)?;
+        victim.get().kind().ok_or(Error::NotFound)?;
         let credits = UNLINK_CREDITS + DROP_CREDITS + at_once.unwrap_or(0);
-        let mut handle = core.start_for(Some(kind), credits)?;
+        let mut handle = core.start(credits)?;
         create::take_name(core, &mut handle, &dir, name)?;
-        create::note_name(core, NameChange::Unlinked, &dir, name, nr);
         drop_link(core, &mut handle, &dir, &victim);
         let dropped = drop_unnamed(core, &mut handle, &victim, at_once.is_some())?;
         handle.stop();
@@ -172,7 +170,6 @@ pub(crate) fn drop_unnamed(
     if inode.get().links > 0 {
         return Ok(Dropped::Stays);
     }
-    core.state.fast.make_unfit();
     // Checked after the links are gone: a concurrent close checks the links after its own count.
     if inode.is_in_use() {
         core.state.add_orphan(handle, inode);

@@ -14,7 +14,6 @@ use crate::names::node::{Creation, NewNode, file_type, new_name};
 use crate::names::{create, inline_directory, lookup, remove};
 use crate::space::quota;
 use crate::state::Core;
-use crate::stores::fast_changes::NameChange;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::quotas::Owners;
 use hectare_ext4::casefold;
@@ -262,11 +261,8 @@ fn replace(
     let left_credits = whiteout.as_ref().map_or(0, |(_, plan)| plan.credits(core));
     let at_once = target.map_or(Ok(None), |target| freeing::at_once(core, target.nr(), &target.get()))?;
     let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);
-    let mut handle = core.start_for(Some(kind), RENAME_CREDITS + at_once.unwrap_or(0) + left_credits)?;
+    let mut handle = core.start(RENAME_CREDITS + at_once.unwrap_or(0) + left_credits)?;
     // What may find no space comes first.
-    if whiteout.is_some() {
-        core.state.fast.make_unfit();
-    }
     let left = whiteout
         .map(|inode| create::make_node(core, &mut handle, from.dir.nr(), WHITEOUT, inode))
         .transpose()?;
@@ -286,7 +282,6 @@ fn replace(
         Some(left) => point_name(core, &mut handle, from, left.nr(), Kind::CharDevice)?,
         None => create::take_name(core, &mut handle, from.dir, from.name)?,
     }
-    note_renamed(core, from, to, source, target);
     if moves_directory {
         move_dot_dot(core, &mut handle, source, from.dir, to.dir)?;
     }
@@ -295,25 +290,6 @@ fn replace(
     let dropped = remove::drop_unnamed(core, &mut handle, target, at_once.is_some())?;
     handle.stop();
     remove::finish_drop(core, target, dropped)
-}
-
-/// Notes for fast commits that a name has moved. A regular file may have replaced one of another kind, or left
-/// a whiteout: that is not recorded.
-fn note_renamed(
-    core: &Core,
-    from: &Side<'_>,
-    to: &Side<'_>,
-    source: &CachedInode,
-    target: Option<&Arc<CachedInode>>,
-) {
-    if let Some(target) = target {
-        if target.get().kind() != Some(Kind::File) {
-            core.state.fast.make_unfit();
-        }
-        create::note_name(core, NameChange::Unlinked, to.dir, to.name, target.nr());
-    }
-    create::note_name(core, NameChange::Linked, to.dir, to.name, source.nr());
-    create::note_name(core, NameChange::Unlinked, from.dir, from.name, source.nr());
 }
 
 fn check_replaceable(core: &Core, kind: Kind, target: &CachedInode) -> Result<()> {

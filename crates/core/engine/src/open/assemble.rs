@@ -10,7 +10,6 @@ use crate::state::{Core, State};
 use crate::stores::block_cache::BlockCache;
 use crate::stores::delay::Delay;
 use crate::stores::discards::Discards;
-use crate::stores::fast_changes::FastChanges;
 use crate::stores::flush_tracker::Flushes;
 use crate::stores::fs_errors::Findings;
 use crate::stores::groups::Groups;
@@ -20,7 +19,7 @@ use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::Preallocation;
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
-use hectare_ext4::feature::{Compat, RoCompat};
+use hectare_ext4::feature::Compat;
 use hectare_ext4::superblock::{DataMode, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Journal, MetadataView};
@@ -55,16 +54,13 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
     let groups = Arc::new(groups);
     let allocator = allocator::allocator(&groups, &sb, &options)?;
     let data_mode = data_mode(&sb, &options);
-    let fast = log.as_ref().filter(|_| takes_fast_commits(&sb, &options));
-    let fast = FastChanges::new(fast.map_or(0, VolumeLog::fast_capacity));
     let state = Arc::new(State {
         blocks: BlockCache::new(metadata, geometry.block_size, options.cache_bytes, Arc::clone(&findings)),
         findings,
         data_errors_abort: options
             .data_errors_abort
             .unwrap_or_else(|| sb.mount_option("data_err") == Some("abort")),
-        inodes: InodeCache::new(options.cache_inodes, fast.is_on()),
-        fast,
+        inodes: InodeCache::new(options.cache_inodes),
         dir_format: DirFormat::of(&sb)?,
         live_sb: Mutex::new((*sb).clone()),
         read_only: options.read_only,
@@ -97,15 +93,6 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
 
 fn data_mode(sb: &SuperBlock, options: &OpenOptions) -> DataMode {
     options.data_mode.or(sb.default_data_mode()).unwrap_or_default()
-}
-
-/// Whether changes are noted for fast commits. None are made where data is journalled or quotas are counted; nor
-/// where space comes in clusters, since the kernel (6.18) counts a replayed file's space in blocks.
-pub(crate) fn takes_fast_commits(sb: &SuperBlock, options: &OpenOptions) -> bool {
-    sb.features().compat.contains(Compat::FAST_COMMIT)
-        && data_mode(sb, options) != DataMode::Journal
-        && !sb.features().ro_compat.contains(RoCompat::QUOTA)
-        && sb.geometry().cluster_ratio_shift == 0
 }
 
 /// The volume on a device that is private and not durable, in use for replaying a journal: it has no

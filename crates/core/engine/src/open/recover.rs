@@ -12,7 +12,10 @@
 //! The journal may lie on a device of its own, which the caller must give
 //! ([`OpenOptions::journal`](crate::OpenOptions)) and which is known by its UUID.
 //!
-//! Fast commits are replayed after the log ([`fast`]).
+//! Fast commits are replayed after the log ([`fast`]), and made into a transaction of the log. None are written
+//! here: e2fsck (1.47), which a boot runs before anything else, loses some of what the kernel replays
+//! (docs/decisions/0022). Their area is emptied before the log is used, since e2fsck takes records of an older
+//! transaction for damage, and then drops the whole log.
 //!
 //! Orphan cleanup comes after this, when the volume can be used ([`crate::open::orphan_cleanup`]).
 
@@ -20,7 +23,7 @@ mod fast;
 mod inode;
 
 use crate::error::{Error, Result};
-use crate::open::assemble::{Recovered, takes_fast_commits};
+use crate::open::assemble::Recovered;
 use crate::open::check::check_writable;
 use crate::options::OpenOptions;
 use crate::stores::volume_journal::{VolumeLog, since_1970};
@@ -32,8 +35,10 @@ use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, SuperBlock};
 use hectare_journal::Log;
 use hectare_journal::format::{JournalCompat, JournalIncompat, JournalSuperblock};
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
-use hectare_units::{Bytes, GroupNr, LogicalBlock, TxnId};
+use hectare_units::{BlockSize, Bytes, GroupNr, LogicalBlock, TxnId};
 use log::info;
+use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Where a log lies.
@@ -79,7 +84,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     }
     let sb = if needed { replay(device, sb, &place, &recovery, options)? } else { sb };
     check_writable(&sb, options)?;
-    let log = start(device, &sb, &place, &recovery, options)?;
+    let log = start(device, &sb, &place, &recovery)?;
     Ok(Recovered { device: Arc::clone(device), sb, log: Some(log), clean: !needed })
 }
 
@@ -279,14 +284,36 @@ fn start(
     sb: &SuperBlock,
     place: &LogPlace,
     recovery: &Recovery,
-    options: &OpenOptions,
 ) -> Result<VolumeLog> {
-    // Without fast commits the whole log is for transactions, as in the kernel; e2fsck (1.47) loses those behind the
-    // turn of a log with an area for fast commits.
-    let mut superblock = log_superblock(sb, recovery, takes_fast_commits(sb, options))?;
+    let mut superblock = log_superblock(sb, recovery, false)?;
     superblock.set_errno(0);
-    let log = log_from(device, place, superblock, recovery.next_sequence());
+    let mut log = log_from(device, place, superblock, recovery.next_sequence());
+    if let Some(area) = area_of_kernel(sb, recovery) {
+        log = log.ending_before(LogicalBlock::new(area.start.get() - 1));
+        empty(place, area.start, sb.geometry().block_size)?;
+    }
     VolumeLog::new(log, Arc::clone(device), sb.geometry().block_size)
+}
+
+/// The area for fast commits that the kernel sets aside in the log of this volume when it mounts it.
+fn area_of_kernel(sb: &SuperBlock, recovery: &Recovery) -> Option<Range<LogicalBlock>> {
+    if !sb.features().compat.contains(Compat::FAST_COMMIT) {
+        return None;
+    }
+    // A superblock that allows no area has none.
+    log_superblock(sb, recovery, true).ok()?.fast_commit_area()
+}
+
+/// Makes a block of the log durably zeros, if it does not begin so; it may lie behind the log.
+fn empty(place: &LogPlace, block: LogicalBlock, size: BlockSize) -> Result<()> {
+    let Some((nr, _)) = place.map.locate(block) else { return Ok(()) };
+    let mut bytes = vec![0; size.len()];
+    place.device.read_at(nr.offset(size), &mut bytes)?;
+    if bytes.iter().any(|byte| *byte != 0) {
+        bytes.fill(0);
+        place.device.write_durable(nr.offset(size), &[IoSlice::new(&bytes)])?;
+    }
+    Ok(())
 }
 
 /// A new log that starts with transaction `first`.
@@ -304,7 +331,12 @@ fn log_superblock(sb: &SuperBlock, recovery: &Recovery, fast: bool) -> Result<Jo
     incompat.set(JournalIncompat::CSUM_V3, features.metadata_csum());
     incompat.set(JournalIncompat::BIT64, features.incompat.contains(Incompat::BIT64));
     superblock.set_features(JournalCompat::empty(), incompat)?;
-    let mut with_area = superblock.clone();
-    with_area.set_features(JournalCompat::empty(), incompat | JournalIncompat::FAST_COMMIT)?;
-    Ok(if fast && with_area.fast_commit_area().is_some() { with_area } else { superblock })
+    if fast {
+        let mut with_area = superblock.clone();
+        with_area.set_features(JournalCompat::empty(), incompat | JournalIncompat::FAST_COMMIT)?;
+        if with_area.fast_commit_area().is_some() {
+            return Ok(with_area);
+        }
+    }
+    Ok(superblock)
 }

@@ -179,7 +179,6 @@ pub(crate) fn free_inode(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
         directory
     };
     core.state.groups.free_inode(inode.nr(), directory).watched(&core.state.findings)?;
-    core.state.fast.make_unfit();
     core.state.uncount_inode(inode.nr(), &inode.get());
     inode.mark_freed();
     Ok(())

@@ -68,9 +68,6 @@ impl MapMut<'_, '_> {
                 Err(Error::NoSpace) if done > 0 => break,
                 inserted => inserted?,
             }
-            if self.inode.kind() == Some(FileKind::File) {
-                self.core.state.fast.note_mapped(self.nr, next, step, at, unwritten);
-            }
             // At once, and not when all is mapped: what the map names must be in use, whatever follows.
             if let Some(space) = &mut space {
                 let last = at + Blocks::new(u64::from(step - 1));
@@ -98,28 +95,7 @@ impl MapMut<'_, '_> {
 
     /// Makes what is mapped from `from` to before `end` unwritten, or written, as [`extent::mark`].
     pub(crate) fn mark(&mut self, from: LogicalBlock, end: u64, unwritten: bool) -> Result<()> {
-        let marked = extent::mark(self, from, end, unwritten)
-            .and_then(|()| self.note_all_mapped(from.get().into(), end));
-        marked.inspect_err(|_| self.core.state.fast.make_unfit())
-    }
-
-    /// Notes for fast commits how a range is mapped.
-    fn note_all_mapped(&self, from: u64, end: u64) -> Result<()> {
-        let mut at = from;
-        while self.core.state.fast.is_fit()
-            && let Some(extent) = self.as_ref().first_in(at, end)?
-        {
-            let first = at.max(extent.logical.get().into());
-            let Some(start) = extent.block_of(LogicalBlock::new(low32(first))) else { break };
-            let until = extent.end().min(end);
-            if first >= until {
-                break;
-            }
-            let (logical, len) = (LogicalBlock::new(low32(first)), low32(until - first));
-            self.core.state.fast.note_mapped(self.nr, logical, len, start, extent.unwritten);
-            at = until;
-        }
-        Ok(())
+        extent::mark(self, from, end, unwritten)
     }
 
     /// Maps the blocks of an extent to new space of their number, and frees the old, without any other
@@ -135,7 +111,6 @@ impl MapMut<'_, '_> {
         if !self.kind().repoint(self, old, to).watched(&self.core.state.findings)? {
             return Ok(false);
         }
-        self.core.state.fast.make_unfit();
         space.publish_front(len, self.handle);
         let run = Run::new(self.core.state.geometry().cluster_of(old.physical), len);
         self.core.state.allocator.free(run, self.handle)?;
@@ -162,12 +137,10 @@ impl MapMut<'_, '_> {
         // Blocks of names are in the cache and in the log.
         let names = self.inode.kind() != Some(FileKind::File);
         let first = if names { self.first_of_names(from, to_exclusive)? } else { from };
-        let mut progress = self
-            .kind()
-            .remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
+        let mut progress =
+            self.kind().remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
                 runs.push((physical, len, logical));
-            })
-            .inspect_err(|_| self.core.state.fast.make_unfit())?;
+            })?;
         if first > from {
             progress = Progress::More;
         }
@@ -179,10 +152,6 @@ impl MapMut<'_, '_> {
             } else if journalled {
                 self.core.state.forget_data(*first, *len);
             }
-        }
-        for (_, len, logical) in runs.iter().filter(|_| !names) {
-            let end = u64::from(logical.get()) + u64::from(*len);
-            self.core.state.fast.note_unmapped(self.nr, *logical, end);
         }
         for run in self.free_runs(&runs)? {
             self.inode.sectors =

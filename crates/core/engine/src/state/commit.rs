@@ -9,20 +9,16 @@
 //! Rendering inodes is most of that work. If there are many, [`Committer::prepare`] does it before, beside
 //! open handles, and the few that were changed since are rendered again.
 //!
-//! A *fast* commit writes records instead ([`crate::state::fast_commit`]), to an area of the log: everything
-//! stays dirty, and the transaction goes on.
-//!
 //! Invariant: a block appears once among the frozen ones, since each kind of metadata has one owner (the
 //! block cache, the allocator, the groups, the superblock). Only on a corrupt volume do two structures claim
 //! one block, and then nothing of the transaction is written.
 
 use crate::error::{Error, Result};
-use crate::state::{State, fast_commit};
+use crate::state::State;
 use crate::stores::volume_journal::VolumeLog;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::time::Timestamp;
-use hectare_journal::format::FastRecord;
 use hectare_journal::{Commit, LoggedBlock, write_sorted};
 use hectare_units::{BlockNr, GroupNr, TxnId};
 use std::any::Any;
@@ -83,8 +79,6 @@ impl Commit for Committer {
     fn freeze(&self, txn: TxnId) -> Result<Frozen> {
         let state = &*self.state;
         let began = state.options.observer.is_some().then(Instant::now);
-        state.fast.restart();
-        drop(state.inodes.take_changed());
         state.inodes.render(&state.blocks, &state.sb, txn);
         if let Some(quotas) = state.quotas() {
             quotas.render(&state.blocks, state.geometry().block_size)?;
@@ -129,26 +123,6 @@ impl Commit for Committer {
         }
         state.observe_commit(began);
         Ok(())
-    }
-
-    fn may_be_fast(&self) -> bool {
-        self.state.fast.is_promising()
-    }
-
-    fn fast_records(&self, _txn: TxnId) -> Option<Vec<FastRecord>> {
-        fast_commit::records(&self.state)
-    }
-
-    fn write_fast(&self, records: Vec<FastRecord>) -> Result<bool> {
-        let state = &*self.state;
-        // Nothing to write: the caller flushes.
-        let Some(log) = state.log.as_ref().filter(|_| !records.is_empty()) else { return Ok(true) };
-        let flush = state.flushes.begin();
-        let written = log.commit_fast(&records)?;
-        if written {
-            state.flushes.end(flush);
-        }
-        Ok(written)
     }
 
     fn committed(&self, txn: TxnId) {

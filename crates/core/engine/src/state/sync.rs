@@ -63,11 +63,8 @@ impl Core {
         // In this order: a commit that takes the mark records itself first.
         let touched = !data_only && inode.touched().is_some();
         let changed = inode.changed_in().unwrap_or(running);
-        if touched {
-            self.state.inodes.note_changed(inode);
-        }
         let txn = if touched { running } else { changed };
-        self.flushed(|| self.journal.commit_so_far(txn))
+        self.flushed(|| self.journal.commit_through(txn))
     }
 
     /// Stamps a file as written to now, without a handle; the time waits for the next commit. Commits if the

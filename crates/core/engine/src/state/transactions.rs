@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::state::{Core, aborted};
 use crate::stores::inode_cache::CachedInode;
-use hectare_ext4::inode::Kind;
 use hectare_journal::{Credits, Handle};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,26 +29,9 @@ impl Core {
         let _ = catch_unwind(AssertUnwindSafe(|| self.journal.abort(reason)));
     }
 
-    /// Opens a transaction. Don't wait for anything while it is open. The transaction can't be committed
-    /// fast.
+    /// Opens a transaction. Don't wait for anything while it is open.
     #[track_caller]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
-        let handle = self.start_recorded(credits)?;
-        self.state.fast.make_unfit();
-        Ok(handle)
-    }
-
-    /// Opens a transaction for an operation that notes all its changes for fast commits if they are of a regular
-    /// file: of others, those say nothing but names.
-    #[track_caller]
-    pub(crate) fn start_for(&self, kind: Option<Kind>, credits: u32) -> Result<Handle<'_>> {
-        if kind == Some(Kind::File) { self.start_recorded(credits) } else { self.start(credits) }
-    }
-
-    /// Opens a transaction for an operation that notes all its changes for fast commits
-    /// ([`crate::stores::fast_changes`]). Don't wait for anything while it is open.
-    #[track_caller]
-    pub(crate) fn start_recorded(&self, credits: u32) -> Result<Handle<'_>> {
         self.check_takes_changes()?;
         let credits = credits.saturating_add(self.state.quota_credits());
         self.journal.start(Credits::new(credits)).map_err(aborted)

@@ -38,7 +38,7 @@ use hectare_ext4::time::Timestamp;
 use hectare_journal::lock_order::LockRank;
 use hectare_journal::{Handle, Owed};
 use hectare_units::{Clusters, InodeNr, TxnId};
-use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -53,8 +53,6 @@ pub(crate) struct CachedInode {
     operation: RankedLock<()>,
     data: RankedLock<Inode>,
     dirty: AtomicBool,
-    /// Whether it changed since the last commit of either kind.
-    changed: AtomicBool,
     freed: AtomicBool,
     recent: AtomicBool,
     /// The last transaction that changed it, as a number; 0 if that is not known.
@@ -133,7 +131,6 @@ impl CachedInode {
         if cache.list(self) {
             handle.dirtied("an inode");
         }
-        cache.note_changed(self);
         self.changed_in.store(handle.txn().get(), Ordering::Release);
         self.touched.bring_into(&mut data);
         self.runs.forget();
@@ -157,13 +154,6 @@ impl CachedInode {
             self.changed_in.store(txn.get(), Ordering::Release);
             self.touched.bring_into(data);
         }
-    }
-
-    /// The inode as a commit would write it: with the time of its last overwrite.
-    pub(crate) fn as_to_be_written(&self) -> Inode {
-        let mut data = self.get().clone();
-        self.touched.show_in(&mut data);
-        data
     }
 
     /// When the content was last overwritten, if the inode does not have that time yet. Called under the data
@@ -305,35 +295,14 @@ impl Cached for CachedInode {
 pub(crate) struct InodeCache {
     held: Sharded<InodeNr, CachedInode>,
     dirty: DirtyList<CachedInode>,
-    /// Those that changed since the last commit of either kind; only if there are fast commits.
-    changed: Option<Mutex<Vec<Arc<CachedInode>>>>,
     /// What the inodes count for, where the volume counts that.
     quotas: OnceLock<Arc<Quotas>>,
 }
 
 impl InodeCache {
-    /// An empty cache that tries to hold no more than `max` inodes. With `notes_changed`, it lists those that
-    /// changed for fast commits.
-    pub(crate) fn new(max: usize, notes_changed: bool) -> Self {
-        let changed = notes_changed.then(Mutex::default);
-        Self { held: Sharded::new(max), dirty: DirtyList::default(), changed, quotas: OnceLock::new() }
-    }
-
-    /// Lists an inode for the next fast commit.
-    pub(crate) fn note_changed(&self, inode: &Arc<CachedInode>) {
-        if let Some(changed) = &self.changed
-            && !inode.changed.swap(true, Ordering::AcqRel)
-        {
-            changed.lock().push(Arc::clone(inode));
-        }
-    }
-
-    /// Takes the inodes that changed since the last call. Called with no handle open.
-    pub(crate) fn take_changed(&self) -> Vec<Arc<CachedInode>> {
-        let taken = self.changed.as_ref().map(|changed| std::mem::take(&mut *changed.lock()));
-        let taken = taken.unwrap_or_default();
-        taken.iter().for_each(|inode| inode.changed.store(false, Ordering::Release));
-        taken
+    /// An empty cache that tries to hold no more than `max` inodes.
+    pub(crate) fn new(max: usize) -> Self {
+        Self { held: Sharded::new(max), dirty: DirtyList::default(), quotas: OnceLock::new() }
     }
 
     /// What changes of inodes are counted in, if they are.
@@ -456,7 +425,6 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<Cached
         operation: RankedLock::new(LockRank::Operation, ()),
         data: RankedLock::new(LockRank::InodeData, inode),
         dirty: AtomicBool::new(false),
-        changed: AtomicBool::new(false),
         freed: AtomicBool::new(false),
         recent: AtomicBool::new(true),
         changed_in: AtomicU32::new(0),

@@ -162,11 +162,6 @@ impl Orphans {
         self.count.store(state.members.len(), Ordering::Release);
     }
 
-    /// Whether an inode is recorded.
-    pub(crate) fn holds(&self, nr: InodeNr) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.state.lock().has(nr)
-    }
-
     /// Removes an inode, if it was recorded. The caller holds its operation lock, and no inode's data lock.
     pub(crate) fn remove(&self, records: &Records<'_>, handle: &mut Handle<'_>, nr: InodeNr) {
         // It can't appear or disappear meanwhile: the caller holds its lock.

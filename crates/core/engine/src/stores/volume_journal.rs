@@ -15,7 +15,6 @@ use hectare_device::Device;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE as SUPERBLOCK_SIZE;
 use hectare_ext4::time::Timestamp;
-use hectare_journal::format::FastRecord;
 use hectare_journal::{Log, LogError, LoggedBlock, MetadataView, Pending};
 use hectare_units::{BlockNr, BlockSize, TxnId, u64_of};
 use parking_lot::Mutex;
@@ -164,24 +163,6 @@ impl VolumeLog {
         Ok(())
     }
 
-    /// Writes a fast commit of the running transaction, durable when this returns; `false` if it does not
-    /// fit.
-    ///
-    /// Before the first one of a transaction, the log is emptied. e2fsck (1.47) replays fast commits on
-    /// what it found when it opened the volume, so that changes of the log would be lost or half undone.
-    pub(crate) fn commit_fast(&self, records: &[FastRecord]) -> Result<bool> {
-        let is_first = !self.log.lock().has_fast();
-        if is_first {
-            self.checkpoint_all()?;
-        }
-        Ok(self.log.lock().append_fast(records)?)
-    }
-
-    /// Bytes that fast commits take at most; 0 if the log has no area for them.
-    pub(crate) fn fast_capacity(&self) -> u64 {
-        self.log.lock().fast_capacity().get()
-    }
-
     /// Whether a checkpoint should be made soon.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let bytes = u64_of(self.pending.len()) << self.block_size.shift();
@@ -191,7 +172,10 @@ impl VolumeLog {
 
     /// Checkpoints what takes up more than a quarter of the log.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let keep = self.log.lock().len() / 4;
+        let keep = {
+            let log = self.log.lock();
+            log.kept_beside(log.len() - log.len() / 4)
+        };
         let bytes = u64_of(self.pending.len()) << self.block_size.shift();
         let keep = if bytes >= PENDING_BYTES_MAX { 0 } else { keep };
         Ok(self.pending.checkpoint(&self.log, keep)?)

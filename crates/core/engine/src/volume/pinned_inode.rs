@@ -88,7 +88,7 @@ impl HeldInode {
         {
             let _operation = self.inode.lock().read();
             self.inode.check_alive()?;
-            let mut handle = self.volume.core().start_recorded(MAP_CREDITS)?;
+            let mut handle = self.volume.core().start(MAP_CREDITS)?;
             self.inode.edit(&mut handle, &self.volume.core().state.inodes).atime =
                 self.volume.core().state.nearest(at);
         }

@@ -8,7 +8,7 @@ use crate::common::{
     InMemory, assert_clean_bytes, entries_of, in_memory_with, pattern, save, try_entries_of, unhurried,
 };
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
-use hectare_engine::{Error, OpenOptions, Volume};
+use hectare_engine::{Creation, Error, OpenOptions, Volume};
 use hectare_ext4::checksum::crc32c;
 use hectare_oracle::hunt::{self, long};
 use hectare_oracle::{
@@ -253,6 +253,32 @@ fn e2fsck_agrees_where_nothing_is_freed() {
         assert_equal(&as_e2fsck_recovers(&left.bytes)?, &left.entries, What::all());
         check(&left, What::all())
     });
+    if let Err(reason) = checked {
+        skip!(test, reason);
+    }
+}
+
+/// Fast commits that were replayed stayed in their area: e2fsck took them for damage of the log that followed, and
+/// dropped it.
+#[test]
+fn regression_fast_commits_of_another_session_cost_the_log() {
+    let test = "fast_commits::regression_fast_commits_of_another_session";
+    let (_, args, options) = FORMATS[0];
+    let checked =
+        left_by_the_kernel(args, options, has_fast_commits, prepare, some_of_each).and_then(|left| {
+            let held = quiet(&left.bytes).unwrap();
+            for n in 0..3 {
+                held.volume.create_dir(format!("synced-{n}"), Creation::default()).unwrap();
+                held.volume.sync().unwrap();
+            }
+            let expected = entries_of(&held.volume);
+            assert_equal(
+                &as_e2fsck_recovers(&held.device.to_vec())?,
+                &expected,
+                What { holes: None, ..What::all() },
+            );
+            Ok(())
+        });
     if let Err(reason) = checked {
         skip!(test, reason);
     }

@@ -20,7 +20,7 @@ mod explain;
 mod extra;
 mod fallocate;
 mod fast_commits;
-mod fast_written;
+mod fast_feature;
 mod faults;
 mod fill;
 mod flags;

@@ -7,8 +7,7 @@
 //! an earlier transaction.
 //!
 //! [`FastCommits`] takes the area block by block and collects the fast commits that count. Applying them
-//! needs a volume and is not the journal's task. [`encode_fast_commit`](super::encode_fast_commit) writes
-//! them.
+//! needs a volume and is not the journal's task. None are written.
 //!
 //! Hazards: numbers are little-endian, unlike everywhere else in a journal. The checksum is a crc32c started
 //! from zero, and is continued over the blocks of one fast commit. Values are untrusted: inode numbers are

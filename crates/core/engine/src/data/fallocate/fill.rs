@@ -64,7 +64,7 @@ fn fill_hole(
     if piece.is_none() && size_at(done) <= inode.get().size {
         return Ok((done, false));
     }
-    let mut handle = core.start_recorded(MAP_CREDITS)?;
+    let mut handle = core.start(MAP_CREDITS)?;
     let mut target = inode.edit(&mut handle, &core.state.inodes);
     if let Some(piece) = piece {
         let mapped =

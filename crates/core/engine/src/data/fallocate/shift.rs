@@ -70,7 +70,6 @@ fn collapse_step(core: &Core, map: &mut MapMut<'_, '_>, blocks: &Range<u64>, sta
         }
     };
     let by = blocks.end - blocks.start;
-    core.state.fast.make_unfit();
     if let Some(next) = extent::shift_down(map, from, low32(by), usize_of(SHIFT_LEAVES))? {
         return Ok(Stage::Moving(next));
     }
@@ -101,7 +100,6 @@ pub(crate) fn insert_range(
     let mut next = Some(1 << 32);
     while let Some(to) = next {
         next = fallocate::change_map(core, inode, (SHIFT_CREDITS, source), |map| {
-            core.state.fast.make_unfit();
             let from = LogicalBlock::new(low32(blocks.start));
             let next = extent::shift_up(map, from, to, low32(by), usize_of(SHIFT_LEAVES))?;
             map.inode.size = grown;

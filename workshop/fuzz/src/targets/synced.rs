@@ -1,8 +1,7 @@
-//! Fuzz target: fast commits as they are written and replayed: after each sync of a file, a volume opened
-//! from a copy of the device holds the names and contents of a model that the same program changed.
+//! Fuzz target: a volume with the feature `fast_commit`: after each sync of a file, a volume opened from a copy of
+//! the device holds the names and contents of a model that the same program changed.
 //!
-//! All that the program did before a sync is recovered, not only the synced file: a fast commit has all
-//! changes of its transaction, and nothing is buffered here.
+//! All that the program did before a sync is recovered, not only the synced file: nothing is buffered here.
 
 use crate::input::Input;
 use hectare_device::{Device, MemoryDevice};
