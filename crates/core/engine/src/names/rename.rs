@@ -188,7 +188,8 @@ fn rename_locked(
     let source = core.state.inode(source)?;
     let target = target.map(|nr| core.state.inode(nr)).transpose()?;
     let mut order: Vec<&Arc<CachedInode>> = std::iter::once(&source).chain(&target).collect();
-    order.sort_unstable_by_key(|inode| inode.nr());
+    // A directory is locked before what it may name, and either may have the lower number.
+    order.sort_unstable_by_key(|inode| (inode.get().kind() != Some(Kind::Directory), inode.nr()));
     let _held: Vec<_> = order.iter().map(|inode| inode.lock().write()).collect();
     match (&target, mode) {
         (Some(target), RenameMode::Exchange) => exchange(core, from, to, &source, target),

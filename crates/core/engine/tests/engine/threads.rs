@@ -49,6 +49,38 @@ fn tolerable(error: &Error) -> bool {
     )
 }
 
+/// An exchange of a directory and a file locked the file first where it had the lower number, and waited for the
+/// directory; an unlink of another name of the file, in the directory, had that and waited for the file.
+#[test]
+fn regression_an_exchange_waited_for_an_unlink_that_waited_for_it() {
+    const NAME: &str = "threads::regression_an_exchange_waited";
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024"], "16M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let held = in_memory_with(&bytes, OpenOptions::default()).unwrap();
+    let (volume, c) = (&held.volume, Creation::default());
+    volume.write_file("file", b"x", c).unwrap();
+    volume.create_dir("dir", c).unwrap();
+    // One of the two is the directory, whichever name it has.
+    let inside = || ["dir/link", "file/link"].into_iter();
+    guarded(NAME, || {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..20_000).for_each(|_| volume.rename_path("dir", "file", RenameMode::Exchange).unwrap());
+            });
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    let _ = inside()
+                        .find(|link| ["file", "dir"].iter().any(|name| volume.hard_link(name, link).is_ok()));
+                    let _ = inside().find(|link| volume.remove_file(link).is_ok());
+                }
+            });
+        });
+    });
+    close_clean(&held);
+}
+
 fn shared_step(volume: &Volume, random: &mut Random) -> Result<(), Error> {
     let path = |random: &mut Random| {
         let dir = SHARED[random.below(6) as usize];
