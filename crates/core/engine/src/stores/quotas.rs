@@ -157,11 +157,12 @@ impl Quotas {
     /// Changes every book, with claims given back at the same moment.
     fn post(&self, settled: impl IntoIterator<Item = Claim>, mut change: impl FnMut(&mut Book)) {
         let mut books = self.books.lock();
+        // First, so that a grace period that runs does not end in between.
+        books.iter_mut().for_each(&mut change);
         for mut claim in settled {
             let held = std::mem::take(&mut claim.held);
             claim.give_back(&mut books, held);
         }
-        books.iter_mut().for_each(&mut change);
     }
 
     /// So many inodes count for other owners from now on. They have no space.
@@ -303,8 +304,9 @@ impl Claim {
     }
 
     fn give_back(&self, books: &mut [Book], amount: Amount) {
+        let now = self.quotas.now();
         for book in books.iter_mut().filter(|book| self.kinds[book.kind().index()]) {
-            book.release(self.owners.get(book.kind()), amount);
+            book.release(self.owners.get(book.kind()), now, amount);
         }
     }
 }

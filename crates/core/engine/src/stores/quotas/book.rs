@@ -134,10 +134,15 @@ impl Book {
         }
     }
 
-    pub(super) fn release(&mut self, id: u32, amount: Amount) {
+    /// Gives a claim back: a grace period that it began is over with it.
+    pub(super) fn release(&mut self, id: u32, now: u64, amount: Amount) {
+        let (enforced, info) = (self.enforced, self.info);
         let account = self.account(id);
         account.claimed.space = account.claimed.space.saturating_sub(amount.space);
         account.claimed.inodes = account.claimed.inodes.saturating_sub(amount.inodes);
+        if enforced && account.time(&info, now) {
+            self.mark(id);
+        }
     }
 
     fn account(&mut self, id: u32) -> &mut Account {
