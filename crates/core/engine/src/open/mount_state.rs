@@ -82,11 +82,16 @@ pub(super) fn finish(core: &Core) -> Result<()> {
     if state.shut_down.load(Ordering::Acquire) {
         abandon(state);
     }
-    if state.closed.swap(true, Ordering::AcqRel) || state.read_only {
+    if state.closed.load(Ordering::Acquire) || state.read_only {
+        return Ok(());
+    }
+    // It needs a transaction, and none begins once the volume is closed. What has no record is told in the end.
+    let placed = quota::place_waiting(core);
+    if state.closed.swap(true, Ordering::AcqRel) {
         return Ok(());
     }
     core.stop_background();
-    let ended = end(core);
+    let ended = end(core).and(placed);
     let device = state.device.name();
     match &ended {
         Ok(()) => info!(device; "the volume is closed"),
@@ -97,7 +102,6 @@ pub(super) fn finish(core: &Core) -> Result<()> {
 
 /// Writes everything, and clears the mark.
 fn end(core: &Core) -> Result<()> {
-    quota::place_waiting(core)?;
     core.sync_all()?;
     // What the last commit freed is free now.
     mark_closed(&core.state)?;
