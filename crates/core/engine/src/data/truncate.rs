@@ -111,6 +111,7 @@ pub(crate) fn set_size(core: &Core, inode: &Arc<CachedInode>, to: u64, source: S
     check_resizable(core, inode, to)?;
     writeback::place_before_resize(core, inode, to)?;
     if inline::set_size(core, inode, to, source)? {
+        writeback::drop_delayed(core, inode);
         return Ok(());
     }
     let from = inode.get().size;
@@ -123,7 +124,9 @@ pub(crate) fn set_size(core: &Core, inode: &Arc<CachedInode>, to: u64, source: S
     if to < from || (to == from && inode.get().sectors > 0) {
         cut(core, inode, to, source)
     } else {
-        note_size(core, inode, to, source)
+        note_size(core, inode, to, source)?;
+        writeback::drop_delayed(core, inode);
+        Ok(())
     }
 }
 
@@ -186,6 +189,7 @@ pub(crate) fn begin_cut(
         None => Ok(Progress::More),
     };
     drop(data);
+    writeback::drop_delayed(core, inode);
     match done {
         // Left by an earlier truncate that failed.
         Ok(Progress::Done) => end_cut(core, &mut handle, inode),

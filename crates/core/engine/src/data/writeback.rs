@@ -34,12 +34,10 @@ pub(crate) fn place_locked(core: &Core, inode: &Arc<CachedInode>) -> Result<()> 
     result
 }
 
-/// Like [`place_locked`], before the size becomes `size`: drops what would be truncated.
+/// Like [`place_locked`], before the size becomes `size`. What would be truncated stays in the buffer, to be
+/// [dropped](drop_delayed) when the size has changed.
 pub(crate) fn place_before_resize(core: &Core, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
-    if size <= inode.get().size {
-        drop_delayed(core, inode);
-    }
-    place_locked(core, inode)
+    if size <= inode.get().size { Ok(()) } else { place_locked(core, inode) }
 }
 
 /// Drops a file's buffered bytes. The caller holds the operation lock exclusively.

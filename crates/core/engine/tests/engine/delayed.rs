@@ -404,6 +404,36 @@ fn what_is_claimed_in_excess_can_be_had() {
     close_clean(&held);
 }
 
+/// The bytes were dropped before the truncation could fail, and the file kept its size without them.
+#[test]
+fn regression_a_truncation_that_failed_dropped_what_was_appended() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024"], "16M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("delayed::regression_a_truncation_that_failed", reason),
+    };
+    let memory = Arc::new(MemoryDevice::from_bytes(&bytes));
+    let device = Arc::new(FaultDevice::new(Arc::clone(&memory)));
+    let open = || Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
+    let volume = open();
+    volume.write_file("file", &pattern(6, 0, 3000), Creation::default()).unwrap();
+    volume.close().unwrap();
+    let volume = open();
+    let file = volume.open_file("file").unwrap();
+    append(&file, 6, 3000, 300);
+    // What is after the new end in its block has to be read first.
+    device.add(Rule::new(Outcome::IO).on(&[Operation::Read]));
+    assert!(file.set_len(1500).is_err());
+    device.clear();
+    assert_holds(&file, 6, 6000);
+    file.sync().unwrap();
+    assert_holds(&file, 6, 6000);
+    file.set_len(1500).unwrap();
+    assert_holds(&file, 6, 1500);
+    drop(file);
+    volume.close().unwrap();
+    assert_clean_bytes(&memory.to_vec());
+}
+
 #[test]
 fn what_a_device_refuses_is_told_once_by_the_next_sync_or_close() {
     let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-O", "^has_journal"], "8M") {
