@@ -178,8 +178,13 @@ pub(crate) fn free_inode(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
         data.sectors = 0;
         directory
     };
-    core.state.groups.free_inode(inode.nr(), directory).watched(&core.state.findings)?;
+    // Before the number is free: a commit that found the inode busy and not freed would write it over the next
+    // owner of the number.
+    inode.set_freed(true);
+    if let Err(error) = core.state.groups.free_inode(inode.nr(), directory).watched(&core.state.findings) {
+        inode.set_freed(false);
+        return Err(error);
+    }
     core.state.uncount_inode(inode.nr(), &inode.get());
-    inode.mark_freed();
     Ok(())
 }

@@ -182,9 +182,9 @@ impl CachedInode {
         &self.delayed
     }
 
-    /// Marks the inode as freed: its number is free from now on.
-    pub(crate) fn mark_freed(&self) {
-        self.freed.store(true, Ordering::Release);
+    /// Marks the inode as freed, whose number is about to be; or not, as that was impossible.
+    pub(crate) fn set_freed(&self, freed: bool) {
+        self.freed.store(freed, Ordering::Release);
     }
 
     /// Whether the inode was freed.
