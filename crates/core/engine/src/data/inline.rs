@@ -103,6 +103,7 @@ fn leave_once(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
         return Ok(());
     }
     let content = content(core, inode)?;
+    // As it will be, for those who look for space: other fields may change until it is.
     let mut mapped = inode.get().clone();
     take_out(core, &mut mapped, Place::Inode(inode.nr()))?;
     let piece = (!content.is_empty())
@@ -114,7 +115,8 @@ fn leave_once(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     }
     let mut handle = core.start(MAP_CREDITS + INODE_CREDITS + 1)?;
     let mut target = inode.edit(&mut handle, &core.state.inodes);
-    let before = std::mem::replace(&mut *target, mapped);
+    let before = target.clone();
+    take_out(core, &mut target, Place::Inode(inode.nr()))?;
     let Some(piece) = piece else { return Ok(()) };
     let block = piece.extent.physical;
     let published =
