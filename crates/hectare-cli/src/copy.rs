@@ -208,6 +208,9 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             Err(reason) => return self.leave_out(from, reason),
         };
         let there = self.find(dir, name, &to)?;
+        if let Some(reason) = self.stays(dir, name, there, meta.kind) {
+            return self.leave_out(from, format_args!("{}: {reason}", self.target.show(&to)));
+        }
         if meta.kind == Kind::Directory {
             return self.visit_directory(node, from, meta, dir, name, to, there);
         }
@@ -242,9 +245,17 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         self.target.find(dir, name).map_err(|reason| self.target_failed(to, reason))
     }
 
+    /// Why what has a name in the target is not replaced, if that is so.
+    fn stays(&self, dir: &T::Dir, name: &[u8], there: Option<Kind>, by: Kind) -> Option<Reason> {
+        there.and_then(|there| self.target.stays(dir, name, there, by))
+    }
+
     /// Notes a file of an ordered origin.
     fn plain_file(&mut self, node: &O::Node, from: &[u8], dir: &T::Dir, name: &[u8], to: &[u8]) -> Outcome {
         let there = self.find(dir, name, to)?;
+        if let Some(reason) = self.stays(dir, name, there, Kind::File) {
+            return self.leave_out(from, format_args!("{}: {reason}", self.target.show(to)));
+        }
         if there == Some(Kind::Directory) {
             return self.leave_out(from, "a directory is in the way where it should go");
         }

@@ -134,6 +134,10 @@ pub(crate) trait Target: Sync {
     }
     /// Why nothing of this kind can be created, if that is so.
     fn refuses(&self, kind: Kind) -> Option<&'static str>;
+    /// Why what has this name is not replaced by a file of the kind `by`, if that is so.
+    fn stays(&self, _dir: &Self::Dir, _name: &[u8], _there: Kind, _by: Kind) -> Option<Reason> {
+        None
+    }
     /// The kind of file with this name, if it exists; links are not followed.
     fn find(&self, dir: &Self::Dir, name: &[u8]) -> Result<Option<Kind>, Reason>;
     /// Opens an existing directory.

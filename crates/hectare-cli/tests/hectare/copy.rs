@@ -246,3 +246,60 @@ fn a_stream_becomes_a_file_and_a_file_a_stream() {
     assert_ne!(hectare_fed(&["sh", bench.image.to_str().unwrap()], "cp - :/x\n").code, Some(0));
     assert_clean(&bench.image).unwrap();
 }
+
+/// A forgotten colon, or a file inside with the name of its image: the image was cut before it was read. What else
+/// could take its name (a link, a device) replaced it.
+#[test]
+fn regression_a_copy_out_cut_the_image_that_it_read() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli copy::regression_a_copy_out_cut_the_image", reason),
+    };
+    let own = bench.image.file_name().unwrap().to_str().unwrap();
+    let folder = bench.image.parent().unwrap();
+    let file = bench.local("f");
+    std::fs::write(&file, "content").unwrap();
+    for name in [format!("/{own}"), "/f".to_owned()] {
+        hectare(&["cp", file.to_str().unwrap(), &bench.at(&name)]).ok();
+    }
+    let before = std::fs::read(&bench.image).unwrap();
+    let stays = |arguments: &[&str]| {
+        let ran = hectare(arguments);
+        assert_eq!(ran.code, Some(1), "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains("in use by this command"), "{arguments:?}: {}", ran.err);
+        assert!(std::fs::read(&bench.image).unwrap() == before, "{arguments:?}");
+    };
+    let to = folder.to_str().unwrap();
+    stays(&["cp", &bench.at("/f"), bench.image()]);
+    stays(&["cp", &bench.at(&format!("/{own}")), to]);
+    stays(&["cp", "-r", &bench.at("/."), to]);
+    hectare(&["rm", &bench.at(&format!("/{own}"))]).ok();
+    hectare(&["ln", "-s", "f", &bench.at(&format!("/{own}"))]).ok();
+    let before = std::fs::read(&bench.image).unwrap();
+    let ran = hectare(&["cp", "-a", &bench.at("/."), to]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(std::fs::read(&bench.image).unwrap() == before);
+}
+
+/// As root, `cp IMAGE:/f /dev/null` left a file there.
+#[test]
+fn regression_a_copy_out_replaced_what_is_no_file() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli copy::regression_a_copy_out_replaced", reason),
+    };
+    let (file, pipe) = (bench.local("f"), bench.local("pipe"));
+    std::fs::write(&file, "content").unwrap();
+    hectare(&["cp", file.to_str().unwrap(), &bench.at("/pipe")]).ok();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    let folder = bench.image.parent().unwrap().to_str().unwrap();
+    for arguments in [["cp", &bench.at("/pipe"), pipe.to_str().unwrap()], ["cp", &bench.at("/pipe"), folder]]
+    {
+        let ran = hectare(&arguments);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.contains("no file replaces it"), "{}", ran.err);
+        assert!(std::os::unix::fs::FileTypeExt::is_fifo(
+            &std::fs::symlink_metadata(&pipe).unwrap().file_type()
+        ));
+    }
+}

@@ -17,10 +17,11 @@ use hectare_host::{Dir, Identity, Pretence, Walk, pretence, replaced, stat, stat
 use hectare_units::InodeNr;
 use rustix::fs::{self as sys, AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::collections::HashSet;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{self as unix, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +38,8 @@ pub(crate) struct LocalTarget {
     /// Whether what is there was made by an earlier run of the same copy, and may lack the right to be
     /// changed.
     resumes: bool,
+    /// What this process has open: the image that is read, what it rests on, its other outputs.
+    opened: HashSet<Identity>,
     /// The owner and group that new files of such a copy have.
     made_as: OnceLock<(u32, u32)>,
     /// Attributes that could not be kept.
@@ -108,6 +111,7 @@ impl LocalTarget {
             rights,
             is_plain: false,
             resumes: false,
+            opened: opened(),
             made_as: OnceLock::new(),
             lost: AtomicUsize::new(0),
             tamed: AtomicUsize::new(0),
@@ -206,6 +210,18 @@ impl LocalTarget {
     }
 }
 
+/// The regular files and block devices that this process has open. None are known without `/proc`.
+fn opened() -> HashSet<Identity> {
+    let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let identity = |path: PathBuf| {
+        let found =
+            stat(CWD, &CString::new(path.into_os_string().into_vec()).ok()?, AtFlags::empty()).ok()?;
+        let counts = matches!(found.file_type, FileType::RegularFile | FileType::BlockDevice);
+        counts.then_some(found.identity)
+    };
+    numbers.filter_map(|number| identity(number.path())).collect()
+}
+
 /// Set-user-ID and set-group-ID.
 const SET_ID: u16 = 0o6000;
 
@@ -261,6 +277,17 @@ impl Target for LocalTarget {
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(errno(error)),
         }
+    }
+
+    fn stays(&self, dir: &Dir, name: &[u8], there: Kind, by: Kind) -> Option<Reason> {
+        let is_replaced = matches!(there, Kind::File | Kind::Symlink | Kind::Directory);
+        if by == Kind::File && !is_replaced {
+            return Some("a device, pipe or socket has that name, and no file replaces it".to_owned());
+        }
+        let found =
+            stat(self.open(dir).ok()?.as_fd(), &c_name(name).ok()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_open = self.opened.contains(&found.identity);
+        is_open.then(|| "that file is in use by this command, and stays as it is".to_owned())
     }
 
     fn enter(&self, dir: &Dir, name: &[u8]) -> Result<Dir, Reason> {
