@@ -127,8 +127,7 @@ impl<C: Commit> Journal<C> {
     /// # Panics
     /// As [`commit_through`](Self::commit_through).
     #[track_caller]
-    pub fn settle(&self, owed: Owed) -> Result<(), Aborted> {
-        let _ = owed;
+    pub fn settle(&self, _owed: Owed) -> Result<(), Aborted> {
         let (capacity, txn) = (self.volume.capacity(), self.running());
         if capacity == u32::MAX || self.leases.take(0, || self.volume.gathered(), capacity) {
             return Ok(());

@@ -183,7 +183,7 @@ impl Log {
     /// Blocks that may stay in use for there to be room for `need` more.
     #[must_use]
     pub fn kept_beside(&self, need: u32) -> u32 {
-        // It turns when it is empty, or as it likes.
+        // A log with a limit turns only when it is empty.
         if self.limit.is_some() { 0 } else { self.len().saturating_sub(need) }
     }
 
@@ -244,7 +244,7 @@ impl Log {
 
     /// Goes back to the first block of the ring. Nothing is in the log.
     fn turn(&mut self) -> Result<(), LogError> {
-        debug_assert!(self.is_empty(), "a log that may not go round turns with {} blocks in use", self.used);
+        debug_assert!(self.is_empty(), "a log with a limit turns with {} blocks in use", self.used);
         (self.start, self.head) = (self.first, self.first);
         if !self.begun {
             return Ok(());

@@ -53,7 +53,7 @@ fn options() -> OpenOptions {
     }
 }
 
-/// An empty volume with fast commits.
+/// An empty volume with the feature `fast_commit`.
 fn base() -> &'static [u8] {
     static BASE: OnceLock<Vec<u8>> = OnceLock::new();
     BASE.get_or_init(|| {

@@ -103,7 +103,7 @@ fn leave_once(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
         return Ok(());
     }
     let content = content(core, inode)?;
-    // As it will be, for those who look for space: other fields may change until it is.
+    // A copy for the search for space only: other fields of the inode may change meanwhile.
     let mut mapped = inode.get().clone();
     take_out(core, &mut mapped, Place::Inode(inode.nr()))?;
     let piece = (!content.is_empty())

@@ -85,7 +85,8 @@ pub(super) fn finish(core: &Core) -> Result<()> {
     if state.closed.load(Ordering::Acquire) || state.read_only {
         return Ok(());
     }
-    // It needs a transaction, and none begins once the volume is closed. What has no record is told in the end.
+    // Needs a transaction, and none can begin once the volume is closed. An error is returned after the rest is
+    // written.
     let placed = quota::place_waiting(core);
     if state.closed.swap(true, Ordering::AcqRel) {
         return Ok(());

@@ -182,7 +182,7 @@ impl CachedInode {
         &self.delayed
     }
 
-    /// Marks the inode as freed, whose number is about to be; or not, as that was impossible.
+    /// Sets whether the inode is freed: true before its number is released, false again if that fails.
     pub(crate) fn set_freed(&self, freed: bool) {
         self.freed.store(freed, Ordering::Release);
     }
