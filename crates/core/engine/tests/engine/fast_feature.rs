@@ -299,7 +299,8 @@ fn regression_e2fsck_lost_journalled_data_behind_the_turn_of_the_log() {
 fn regression_the_head_of_a_log_lay_in_the_area_for_fast_commits() {
     const NAME: &str = "fast_feature::regression_the_head_of_a_log";
     for features in ["fast_commit,bigalloc", "fast_commit"] {
-        let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-O", features, "-J", "size=1"], "64M") {
+        let journal = "size=1,fast_commit_size=256"; // a fifth of it
+        let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-O", features, "-J", journal], "64M") {
             Ok(bytes) => bytes,
             Err(reason) => skip!(NAME, reason),
         };
@@ -312,6 +313,7 @@ fn regression_the_head_of_a_log_lay_in_the_area_for_fast_commits() {
                 let left = held.device.to_vec();
                 let closed = in_memory_with(&left, options()).unwrap();
                 closed.volume.close().unwrap();
+                assert_head_before_area(&closed.device.to_vec());
                 for bytes in [left, closed.device.to_vec()] {
                     if let Err(reason) = goes_on(&bytes, n + 1) {
                         skip!(NAME, reason);
@@ -320,6 +322,21 @@ fn regression_the_head_of_a_log_lay_in_the_area_for_fast_commits() {
             }
         }
     }
+}
+
+/// The log's superblock names as its head a block before the area for fast commits.
+fn assert_head_before_area(bytes: &[u8]) {
+    let at = journal_superblock(bytes);
+    let field = |offset| u32::from_be_bytes(bytes[at + offset..at + offset + 4].try_into().unwrap());
+    let (len, area, head) = (field(16), field(84), field(88));
+    assert_eq!(area, 256);
+    assert!(head < len - area, "the head is block {head} of {len}");
+}
+
+/// The first byte of the journal's superblock, which begins with the magic number and the type 4.
+fn journal_superblock(bytes: &[u8]) -> usize {
+    let head = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4];
+    bytes.chunks(1024).position(|block| block.starts_with(&head)).unwrap() * 1024
 }
 
 /// The kernel mounts a volume with so many directories, and makes the log go round.
@@ -351,9 +368,7 @@ fn regression_odd_areas_for_fast_commits_kept_a_volume_from_being_written() {
             Err(reason) => skip!(NAME, reason),
         };
         if let Some(count) = count {
-            // The journal's superblock begins with its magic number and the type 4.
-            let head = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4];
-            let at = bytes.chunks(1024).position(|block| block.starts_with(&head)).unwrap() * 1024;
+            let at = journal_superblock(&bytes);
             bytes[at + 84..at + 88].copy_from_slice(&count.to_be_bytes());
         }
         let held = in_memory_with(&bytes, options()).unwrap();
