@@ -68,6 +68,11 @@ pub(super) enum Call {
 }
 
 impl Call {
+    /// Whether the call can move content out of an inode without writing to it.
+    pub(super) const fn moves_content_out(&self) -> bool {
+        matches!(self, Self::Allocate(..) | Self::Truncate(..) | Self::TruncateName(..))
+    }
+
     /// The first calls of a sequence, so that later ones find files.
     pub(super) fn first() -> Vec<Self> {
         let directories = [("a", 0o1777), ("b", 0o2775), ("a/b", 0o777), ("b/a", 0o755)];

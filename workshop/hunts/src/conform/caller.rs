@@ -54,6 +54,19 @@ impl Caller {
         }
     }
 
+    /// Drops what the kernel has cached of the file that a call names, where it is one.
+    pub(super) fn drop_cached(&self, call: &Call) {
+        let drop = |file: &OwnedFd| rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+        let _ = match call {
+            Call::Truncate(slot, _) | Call::Allocate(slot, ..) => self.slot(*slot).and_then(drop),
+            Call::TruncateName(name, _) => {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+                rustix::fs::open(self.at(name), flags, Mode::empty()).and_then(|file| drop(&file))
+            }
+            _ => Ok(()),
+        };
+    }
+
     fn at(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

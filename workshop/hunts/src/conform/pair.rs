@@ -89,6 +89,17 @@ impl Pair {
         self.run(&["sync".as_ref(), self.dir.as_ref()])
     }
 
+    /// Has the kernel's journal write everything home, which freezing does.
+    pub(super) fn checkpoint_kernels(&self) -> Result<(), Ended> {
+        for how in ["-f", "-u"] {
+            let said = tool::run(Command::new("fsfreeze").arg(how).arg(self.kernels()));
+            if !said.succeeded() {
+                return Err(said.report().into());
+            }
+        }
+        Ok(())
+    }
+
     /// Kills the program, has the kernel recover its volume, and mounts that again.
     pub(super) fn kill(&mut self) -> Result<(), Ended> {
         if let Some(server) = self.server.take() {
