@@ -12,7 +12,8 @@
 //!
 //! `cargo xtask python bench` builds an optimised wheel instead, and runs `bench_read.py` on it.
 
-use hectare_tools::steps::{built, cargo, quiet, root, shown, target_folder, went_well};
+use hectare_tools::built::built;
+use hectare_tools::steps::{cargo, quiet, root, shown, target_folder, went_well};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

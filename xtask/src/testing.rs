@@ -25,6 +25,7 @@ pub(crate) mod wrapper;
 
 use crate::python::{self, Compared};
 use crate::{features, published, setup, tidy};
+use hectare_tools::built::{FEATURES, built_for_tests};
 use hectare_tools::scratch;
 use hectare_tools::skip::{self, LOG};
 use hectare_tools::steps::{cargo, quiet, shown, target_folder};
@@ -34,8 +35,6 @@ use std::process::Command;
 
 /// The seed of what draws at random.
 const SEED: &str = "HECTARE_SEED";
-/// The features of the test run: all of the command's.
-const FEATURES: [&str; 2] = ["--features", "hectare-cli/store"];
 /// Why the advisory database was not checked.
 const NO_DENY: &str = "cargo-deny is not installed; tidy has looked at licences, sources and bans";
 
@@ -118,9 +117,7 @@ fn lints() -> bool {
 }
 
 fn after_compiling(tally: &mut Tally, steps: &mut Steps, log: &Path, seed: &str) {
-    let mut compile = cargo();
-    compile.args(["build", "--workspace", "--lib", "--bins", "--tests", "--examples"]).args(FEATURES);
-    let compiled = steps.time("compile", || shown(&mut compile));
+    let compiled = steps.time("compile", built_for_tests);
     tally.check("compilation", compiled);
     if !compiled {
         return;

@@ -46,9 +46,10 @@ mod salvage;
 
 use contender::Ground;
 use hectare_oracle::mount::can_mount;
+use hectare_tools::built::{self, released_program};
 use hectare_tools::ended::Exit;
 use hectare_tools::job_folder::leave_nothing;
-use hectare_tools::steps::{self, built_program, parsed, root, target_folder, understood};
+use hectare_tools::steps::{parsed, root, target_folder, understood};
 use plan::{Section, Side, Storage};
 use results::SectionResults;
 use std::path::{Path, PathBuf};
@@ -212,7 +213,7 @@ fn workloads(options: &Options, sections: &[Section]) -> Exit {
         sections.iter().for_each(|section| println!("{:<28} {}", section.name, section.about()));
         return Exit::Good;
     }
-    let lab = || options.lab.clone().or_else(|| built_program("hectare-lab", "hectare-lab", true));
+    let lab = || options.lab.clone().or_else(|| released_program("hectare-lab", "hectare-lab"));
     let programs = built(options.binary.as_deref()).and_then(|binary| Some((binary, lab()?)));
     let Some((binary, lab)) = programs else { return Exit::NotHere };
     let disk = sections.iter().any(|section| section.volume.place == Storage::Disk).then(target_folder);
@@ -247,7 +248,7 @@ fn workloads(options: &Options, sections: &[Section]) -> Exit {
 
 /// The given program, or a new build.
 fn built(given: Option<&Path>) -> Option<PathBuf> {
-    given.map(Path::to_owned).or_else(|| steps::built(true))
+    given.map(Path::to_owned).or_else(|| built::built(true))
 }
 
 /// Runs one section.

@@ -10,10 +10,11 @@
 mod load;
 
 use hectare_oracle::{assert_clean, browser};
+use hectare_tools::built::built;
 use hectare_tools::ended::Exit;
 use hectare_tools::install::install;
 use hectare_tools::job_folder::{Scratch, with_path};
-use hectare_tools::steps::{built, quiet, root, seconds, shown, target_folder, understood, went_well};
+use hectare_tools::steps::{quiet, root, seconds, shown, target_folder, understood, went_well};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

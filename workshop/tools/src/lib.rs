@@ -8,6 +8,7 @@
 //! | [`scratch`], [`job_folder`] | temporary directories of a process, removed although it was killed |
 //! | [`steps`] | cargo, the workspace's directories, and options of jobs |
 //! | [`mod@walk`], [`entry`], [`xattr`] | what is in a directory, entry by entry |
+//! | [`built`] | what jobs run, built with the features of `make test` |
 //! | [`hunt`] | the seed of what draws at random, and how much of it is done |
 //! | [`install`] | Debian's packages for what the host lacks |
 //! | [`workspace`] | the packages of this workspace |
@@ -18,6 +19,7 @@
 //! It uses nothing of Hectare's, so that `cargo xtask` compiles in seconds. What this is not: an oracle; what
 //! judges volumes is in `hectare-oracle`.
 
+pub mod built;
 pub mod ended;
 pub mod entry;
 pub mod error;

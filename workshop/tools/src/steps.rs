@@ -67,18 +67,6 @@ pub fn went_well(job: &str, result: Result<(), String>) -> bool {
     result.inspect_err(|message| eprintln!("{job} FAILED: {message}")).is_ok()
 }
 
-/// Builds the binary `hectare`, with all optimisations if `released`. Returns where it is.
-pub fn built(released: bool) -> Option<PathBuf> {
-    built_program("hectare-cli", "hectare", released)
-}
-
-/// Builds a package's program, with all optimisations if `released`. Returns where it is.
-pub fn built_program(package: &str, program: &str, released: bool) -> Option<PathBuf> {
-    let (profile, folder): (&[&str], _) = if released { (&["--release"], "release") } else { (&[], "debug") };
-    let done = shown(cargo().args(["build", "--quiet", "--package", package]).args(profile));
-    done.then(|| target_folder().join(folder).join(program))
-}
-
 /// The cargo of another toolchain, in the workspace's directory: rustup's, which takes a toolchain's name. The
 /// variables that the running cargo set name its own toolchain, and are removed.
 pub fn other_cargo(toolchain: &str) -> Command {

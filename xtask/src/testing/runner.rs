@@ -1,9 +1,9 @@
 //! Runs the tests of the workspace: by cargo-nextest, which starts each in a process of its own, side by side with
 //! others as `.config/nextest.toml` says; where it is absent by `cargo test`, one program after the other.
 
-use super::FEATURES;
 use super::report::{Tally, Test};
 use super::wrapper::{self, TIMES};
+use hectare_tools::built::FEATURES;
 use hectare_tools::steps::{cargo, quiet, root, target_folder};
 use hectare_tools::tool::line_of;
 use std::collections::HashMap;

@@ -14,9 +14,10 @@
 //! here.
 
 use hectare_oracle::tool::{self, is_root};
+use hectare_tools::built::built;
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, with_path};
-use hectare_tools::steps::{built, shown, understood};
+use hectare_tools::steps::{shown, understood};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -8,9 +8,10 @@
 
 use hectare_hunts::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_hunts::kill_test;
+use hectare_tools::built::built;
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing, with_path};
-use hectare_tools::steps::{built, minutes, parsed, understood};
+use hectare_tools::steps::{minutes, parsed, understood};
 use std::fmt::Debug;
 use std::path::Path;
 use std::time::{Duration, Instant};

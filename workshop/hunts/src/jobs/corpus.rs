@@ -11,9 +11,10 @@
 use super::{LIMITED, TIMED_OUT};
 use hectare_oracle::tool::need;
 use hectare_oracle::unpacked;
+use hectare_tools::built::built;
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::Scratch;
-use hectare_tools::steps::{built, understood};
+use hectare_tools::steps::understood;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

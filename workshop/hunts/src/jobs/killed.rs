@@ -9,9 +9,10 @@
 
 use hectare_hunts::durability::Checked;
 use hectare_hunts::kill_test::{Killed, Round};
+use hectare_tools::built::built;
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing, with_path};
-use hectare_tools::steps::{built, parsed, understood};
+use hectare_tools::steps::{parsed, understood};
 use std::path::Path;
 
 const USAGE: &str = "usage: cargo hunt killed [--times N] [--seed N] [--keep]";

@@ -14,9 +14,10 @@
 //! nothing else of the format. Damages depend on the seed only.
 
 use hectare_oracle::{KernelMount, tool};
+use hectare_tools::built::built;
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing};
-use hectare_tools::steps::{built, parsed, understood};
+use hectare_tools::steps::{parsed, understood};
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

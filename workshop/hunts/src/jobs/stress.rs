@@ -10,9 +10,10 @@
 
 use hectare_hunts::kill_test;
 use hectare_hunts::stress::{Figures, KINDS, Kind, Stress};
+use hectare_tools::built::built;
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::job_folder::{Scratch, leave_nothing, with_path};
-use hectare_tools::steps::{built, cargo, parsed, seconds, shown, target_folder, understood};
+use hectare_tools::steps::{cargo, parsed, seconds, shown, target_folder, understood};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -4,9 +4,10 @@
 //! a few cases of a long table; here they do all of it. Exit status as for any hunt: a test that fails is a finding,
 //! and its output names the seed.
 
+use hectare_tools::built::TestProgram;
 use hectare_tools::ended::{Ended, Exit};
 use hectare_tools::hunt::{LONG, SEED};
-use hectare_tools::steps::{built, cargo, parsed, shown, understood};
+use hectare_tools::steps::{parsed, shown, understood};
 
 const USAGE: &str = "usage: cargo hunt tests [--seed N]";
 
@@ -87,18 +88,14 @@ pub(super) fn run_tests(
     options: &[&str],
     variables: &[(&str, String)],
 ) -> Result<(), Ended> {
+    let built = TestProgram::built(package, program)
+        .map_err(|reason| Ended::Skipped(format!("the tests of {package} can't be built: {reason}")))?;
     let test = || {
-        let mut test = cargo();
-        test.args(["test", "--quiet", "--package", package, "--test", program, "--"])
-            .args(tests)
-            .args(options);
+        let mut test = built.command();
+        test.args(tests).args(options);
         test
     };
-    let listed = test().arg("--list").output().map_err(|error| format!("cargo can't be run: {error}"))?;
-    if !listed.status.success() {
-        let said = String::from_utf8_lossy(&listed.stderr).into_owned();
-        return Err(Ended::Skipped(format!("the tests of {package} can't be built: {}", said.trim())));
-    }
+    let listed = test().arg("--list").output().map_err(|error| format!("{program} of {package}: {error}"))?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     if let Some(unknown) = tests.iter().find(|test| !has(&listed, test)) {
         return Err(format!("{package} has no test {unknown}").into());
@@ -106,17 +103,6 @@ pub(super) fn run_tests(
     match shown(test().envs(variables.iter().map(|(name, value)| (name, value)))) {
         true => Ok(()),
         false => Err(format!("tests of {package} failed").into()),
-    }
-}
-
-/// Builds what the hunts run: the command, and the test programs. What can't be built is printed.
-pub(crate) fn build() {
-    built(false);
-    let hunted = TESTS.map(|(package, program, _)| (package, program));
-    for (package, program) in
-        hunted.into_iter().chain([("hectare-repair", "oracle"), ("hectare-resize", "oracle")])
-    {
-        shown(cargo().args(["test", "--quiet", "--no-run", "--package", package, "--test", program]));
     }
 }
 
