@@ -8,6 +8,7 @@ pub(crate) mod fault;
 pub(crate) mod fence;
 pub(crate) mod overlay;
 pub(crate) mod record;
+pub(crate) mod remember;
 pub(crate) mod slice;
 pub(crate) mod stats;
 pub(crate) mod trace;

@@ -10,6 +10,7 @@
 //!   another place), [`CacheDevice`] (memory over a device of which each operation is slow),
 //!   [`FencedDevice`] (no changes once another host has the device), [`CancelDevice`] (nothing once the caller
 //!   wants no more),
+//!   [`RememberingDevice`] (a failed flush that everyone learns of),
 //!   [`RecordDevice`] (a log of all changes, of which
 //!   [`CrashStates`] makes what a power cut can leave).
 //!
@@ -22,7 +23,7 @@
 //!   several threads are the caller's affair (the engine has writes of a file that overlap wait for each
 //!   other); disjoint ones never disturb each other, even inside a sector.
 //! - *Failed flushes.* After a failed flush it is unknown what became durable, and retrying proves nothing.
-//!   The device reports; remembering that it happened is the volume's business.
+//!   The storage may tell one caller only: where there are several, [`RememberingDevice`] tells all, for good.
 //!
 //! Files are devices on any host: with all that Linux has for it (`file`), elsewhere by the standard library alone
 //! (`portable`); [`DaxDevice`] is for Linux only. Other crates find what they need of the host in [`os`].
@@ -36,6 +37,7 @@ mod crash;
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 mod dax;
 mod device;
+mod durability;
 mod error;
 mod extent;
 mod fence;
@@ -63,6 +65,7 @@ pub use crash::{CrashStates, Discarded};
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub use dax::DaxDevice;
 pub use device::{Device, check_change, check_range, total_len};
+pub use durability::Durability;
 pub use error::{Error, Operation, Reason, Result, kind_of};
 pub use extent::Extent;
 pub use fence::{Fence, Mark, look, pass};
@@ -75,6 +78,7 @@ pub use layer::fault::{FaultDevice, Outcome, Rule};
 pub use layer::fence::FencedDevice;
 pub use layer::overlay::OverlayDevice;
 pub use layer::record::{Event, RecordDevice};
+pub use layer::remember::RememberingDevice;
 pub use layer::slice::SliceDevice;
 pub use layer::stats::{Counters, Snapshot, StatsDevice};
 pub use layer::trace::{Record, TraceDevice};

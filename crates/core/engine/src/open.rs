@@ -23,7 +23,7 @@ use crate::state::background::{Background, Work};
 use crate::state::unwinding::Unwinding;
 use crate::stores::mmp;
 use crate::stores::orphans::Cleaned;
-use hectare_device::Device;
+use hectare_device::{Device, RememberingDevice};
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Compat;
@@ -39,6 +39,8 @@ pub(crate) struct Opened {
 
 /// Opens the volume on a device.
 pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<Opened>> {
+    // Threads of the volume flush side by side, and write durably: what one of them is told, all are.
+    let device: Arc<dyn Device> = Arc::new(RememberingDevice::new(device));
     let sb = recover::read_superblock(&device, &options)?;
     let read_only = options.read_only;
     check_usable(&device, &sb, &options)?;

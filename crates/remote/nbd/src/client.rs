@@ -14,7 +14,8 @@
 //!
 //! Hazards:
 //! - Parts of blocks smaller than the server's least block are changed by reading and writing the block,
-//!   under a lock, so that threads that change different bytes of a block don't undo each other's change.
+//!   under a lock, so that threads that change different bytes of a block, or all of it, don't undo each other's
+//!   change.
 //!   Other clients of the export are not kept out.
 //! - What the server says is zeros is believed, and not read.
 
@@ -36,12 +37,12 @@ use crate::protocol::{CommandFlags, ExportFlags};
 use crate::tls::TlsClient;
 use assembly::Reply;
 use hectare_device::{
-    Clock, Device, Error, Extent, Fence, Operation, Reason, Result, Span, check_change, check_range,
-    total_len,
+    Clock, Device, Durability, Error, Extent, Fence, Operation, Reason, Result, Span, check_change,
+    check_range, total_len,
 };
 use hectare_units::{Bytes, index_of};
 use link::{Failure, Link};
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use pieces::Part;
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -58,9 +59,6 @@ const HINTS_MAX: u64 = 1 << 16;
 
 /// The most requests to find out whether a whole export is zeros.
 const ZERO_CHECKS: usize = 64;
-
-/// Locks of blocks that are changed in part; neighbours have different ones.
-const LOCKS: u64 = 64;
 
 /// How an export is used.
 #[derive(Clone, Debug)]
@@ -112,7 +110,10 @@ pub struct NbdDevice {
     read_only: bool,
     zeroed: bool,
     link: Link,
-    blocks: Vec<Mutex<()>>,
+    durability: Durability,
+    /// Held exclusively while a part of a block is changed by reading and writing all of it, shared by what changes
+    /// whole blocks.
+    blocks: RwLock<()>,
     /// The place up to which the export is known to hold data, so that reading needs no question.
     data_until: AtomicU64,
     /// Whether all that was discarded reads as zeros.
@@ -139,7 +140,8 @@ impl NbdDevice {
             read_only: !options.write,
             zeroed: false,
             link,
-            blocks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
+            durability: Durability::default(),
+            blocks: RwLock::default(),
             data_until: AtomicU64::new(0),
             discards_zero: AtomicBool::new(flags.contains(ExportFlags::FAST_ZERO)),
             name,
@@ -226,12 +228,19 @@ impl NbdDevice {
             let data = &data[from..from + index_of(span.len.get())];
             match part {
                 Part::Whole(_) => {
+                    let _whole = self.blocks.read();
                     self.link.run(pieces::writes(span.at, data, flags, &self.link.agreed), |_, _| {})?;
                 }
                 Part::Within(_) => self.change_block(span, flags, |bytes| bytes.copy_from_slice(data))?,
             }
         }
-        self.link.drain()
+        Ok(())
+    }
+
+    /// Flushes if much is kept; to be called after changes. A failure may have lost the bytes of anyone, so that
+    /// later flushes report it, too.
+    fn drain(&self) -> Result<()> {
+        self.link.drain(|| self.flush())
     }
 
     /// Changes a part of one block.
@@ -242,8 +251,7 @@ impl NbdDevice {
         change: impl FnOnce(&mut [u8]),
     ) -> std::result::Result<(), Failure> {
         let wide = pieces::around(span, self.block());
-        let number = wide.at.get() / u64::from(self.block());
-        let _alone = self.blocks[index_of(number % LOCKS)].lock();
+        let _alone = self.blocks.write();
         let mut block = vec![0; index_of(wide.len.get())];
         self.read_blocks(wide.at, &mut block)?;
         let from = index_of((span.at - wide.at).get());
@@ -253,6 +261,7 @@ impl NbdDevice {
 
     /// Zeros whole blocks: fast if the server can, else by itself, else with zeros that are sent.
     fn zero_blocks(&self, span: Span) -> std::result::Result<(), Failure> {
+        let _whole = self.blocks.read();
         if self.has(ExportFlags::WRITE_ZEROES) {
             if self.zero_fast(span)? {
                 return Ok(());
@@ -358,7 +367,8 @@ impl Device for NbdDevice {
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
         let span = Span::new(at, Bytes::of(data.len()));
         check_change(self, Operation::Write, span)?;
-        self.write_range(at, data, CommandFlags::empty()).map_err(self.fail(Operation::Write, Some(span)))
+        self.write_range(at, data, CommandFlags::empty()).map_err(self.fail(Operation::Write, Some(span)))?;
+        self.drain()
     }
 
     fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
@@ -378,14 +388,17 @@ impl Device for NbdDevice {
             return self.flush();
         }
         let data = gathered(parts);
-        self.write_range(at, &data, CommandFlags::FUA).map_err(self.fail(Operation::Write, Some(span)))
+        self.durability.attempt(|| {
+            self.write_range(at, &data, CommandFlags::FUA).map_err(self.fail(Operation::Write, Some(span)))
+        })?;
+        self.drain()
     }
 
     fn flush(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
         }
-        self.link.flush().map_err(self.fail(Operation::Flush, None))
+        self.durability.attempt(|| self.link.flush().map_err(self.fail(Operation::Flush, None)))
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
@@ -396,7 +409,8 @@ impl Device for NbdDevice {
             Part::Whole(span) => self.zero_blocks(span),
             Part::Within(span) => self.change_block(span, CommandFlags::empty(), |bytes| bytes.fill(0)),
         });
-        zeroed.and_then(|()| self.link.drain()).map_err(self.fail(Operation::Zero, Some(span)))
+        zeroed.map_err(self.fail(Operation::Zero, Some(span)))?;
+        self.drain()
     }
 
     fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {

@@ -26,7 +26,7 @@ use crate::protocol::ExportFlags;
 use crate::stream::{Stream, Until};
 use crate::tls::TlsServer;
 use handshake::{Agreed, End, Security};
-use hectare_device::{Clock, Device};
+use hectare_device::{Clock, Device, RememberingDevice};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -116,6 +116,9 @@ impl Server {
     /// # Errors
     /// If the system refuses.
     pub fn new(export: Export, listener: Listener) -> Result<Self> {
+        // Each client flushes: what one of them is told, all are.
+        let device: Arc<dyn Device> = Arc::new(RememberingDevice::new(export.device));
+        let export = Export { device, ..export };
         let waker = listener.waker()?;
         let stopped = AtomicBool::new(false);
         let shared = Arc::new(Shared { stopped, waker, clients: Mutex::default(), gone: Condvar::new() });

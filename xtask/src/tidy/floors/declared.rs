@@ -69,7 +69,7 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
         &[
             &["beside", "cancel", "fence", "file_options", "os", "scratch", "span", "topology"],
             &["clock", "error", "extent"],
-            &["device", "request"],
+            &["device", "durability", "request"],
             &["file", "layer", "memory", "portable"],
             &["pending"],
             &["file::atomic_create", "portable::atomic_create"],
@@ -369,6 +369,7 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
             &["tool", "walk"],
             &["ended", "scratch", "steps"],
             &["install", "job_folder", "workspace"],
+            &["built"],
         ],
     ),
     (

@@ -27,7 +27,7 @@ use crate::open::assemble::Recovered;
 use crate::open::check::check_writable;
 use crate::options::OpenOptions;
 use crate::stores::volume_journal::{VolumeLog, since_1970};
-use hectare_device::{Device, OverlayDevice};
+use hectare_device::{Device, OverlayDevice, RememberingDevice};
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
@@ -100,7 +100,7 @@ fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Res
         let how = "name that device (--journal FILE; for a mount -o journal_path=FILE)";
         return Err(Error::Unsupported(format!("the volume can't be used alone: {what}; {how}")));
     };
-    let device = Arc::clone(&journal.0);
+    let device: Arc<dyn Device> = Arc::new(RememberingDevice::new(Arc::clone(&journal.0)));
     let map = LogMap::external(&*device, sb.geometry().block_size, &sb.raw().s_journal_uuid)?;
     Ok(LogPlace { device, map, external: true })
 }

@@ -255,8 +255,11 @@ impl Link {
         })
     }
 
-    /// Flushes if more is kept than may be; to be called after changes.
-    pub(super) fn drain(&self) -> Outcome {
+    /// Has the device flush if more is kept than may be; to be called after changes.
+    pub(super) fn drain<E>(
+        &self,
+        flush: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         if self.unflushed.lock().cost() <= self.options.unflushed_max {
             return Ok(());
         }
@@ -265,7 +268,7 @@ impl Link {
             drop(self.draining.lock());
             return Ok(());
         };
-        self.flush()
+        flush()
     }
 
     /// Replaces a lost session, unless another thread did already.

@@ -253,3 +253,58 @@ fn a_handshake_that_trickles_ends_in_time() {
     assert!(error.contains("no answer in time"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
+
+/// Reads exactly so many bytes; none at the end.
+fn take<const N: usize>(stream: &mut UnixStream) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes).ok().map(|()| bytes)
+}
+
+/// Serves one client, whose first flush it fails and forgets.
+fn fail_one_flush(mut stream: UnixStream) -> Option<()> {
+    const HAS_FLUSH: u8 = 1 | 4;
+    const GO: u32 = 7;
+    stream.write_all(&plain(HAS_FLUSH)).ok()?;
+    take::<4>(&mut stream)?;
+    loop {
+        let option: [u8; 16] = take(&mut stream)?;
+        let [kind, len] = [8, 12].map(|at| u32::from_be_bytes(option[at..at + 4].try_into().unwrap()));
+        stream.read_exact(&mut vec![0; usize::try_from(len).unwrap()]).ok()?;
+        if kind == GO {
+            break;
+        }
+    }
+    let mut error = 5_u32;
+    loop {
+        let request: [u8; 28] = take(&mut stream)?;
+        let len = u32::from_be_bytes(request[24..].try_into().unwrap());
+        let said = match request[7] {
+            1 => stream.read_exact(&mut vec![0; usize::try_from(len).unwrap()]).ok().map(|()| 0)?,
+            3 => std::mem::take(&mut error),
+            _ => 0,
+        };
+        let reply = [&0x6744_6698_u32.to_be_bytes()[..], &said.to_be_bytes(), &request[8..16]].concat();
+        stream.write_all(&reply).ok()?;
+    }
+}
+
+#[test]
+fn regression_the_failure_of_a_flush_of_its_own_was_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            std::thread::spawn(move || fail_one_flush(stream));
+        }
+    });
+    let few = Options { write: true, connections: 1, unflushed_max: 64 << 10, ..short() };
+    let client = NbdDevice::open(&on(&socket, "x"), &few).unwrap();
+    client.write_at(Bytes::ZERO, &[1; 4096]).unwrap();
+    // Too much is kept: the device flushes, and this write is told that it failed.
+    let error = client.write_at(Bytes::kib(64), &[2; 64 << 10]).unwrap_err().to_string();
+    assert!(error.contains("flush"), "{error}");
+    // So is whoever wrote the bytes before.
+    client.flush().unwrap_err();
+    client.write_durable(Bytes::ZERO, &[std::io::IoSlice::new(&[3; 512])]).unwrap_err();
+}
