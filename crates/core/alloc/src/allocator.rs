@@ -96,7 +96,10 @@ impl<S: GroupSource> Allocator<S> {
     /// if another can't be and the others have no space.
     pub fn reserve(&self, request: &Request) -> Result<Reservation, AllocError<S::Error>> {
         if request.only_goal {
-            // Nowhere else would do, so it is waited for.
+            // Nowhere else would do, so it is waited for, and what is wrong with the group is the answer.
+            if let Some((group, _)) = self.state().layout.locate(request.goal) {
+                drop(self.groups.open(group)?);
+            }
             return self.reserve_by(&AT_GOAL, request)?.ok_or(AllocError::NoSpace);
         }
         let floor = self.state().counters.floor_of(request);
@@ -159,7 +162,15 @@ impl<S: GroupSource> Allocator<S> {
         request: &Request,
         budget: &mut Budget<'_>,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        if self.groups.settle()? { self.search(request, budget) } else { Err(AllocError::NoSpace) }
+        let more = self.groups.settle()?;
+        let (opened, broken) = self.groups.reopen_set_aside();
+        if opened || more {
+            match self.search(request, budget) {
+                Err(AllocError::NoSpace) => {}
+                result => return result,
+            }
+        }
+        Err(broken.unwrap_or(AllocError::NoSpace))
     }
 
     #[inline(always)] // twice is better than a call more each time

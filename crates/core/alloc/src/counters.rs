@@ -36,6 +36,8 @@ pub(crate) struct Counters {
     root_reserve: Padded<AtomicU64>,
     /// Kept for vital requests.
     kept: Padded<AtomicU64>,
+    /// Taken from `available` with groups that can't be loaded.
+    set_aside: AtomicU64,
     stripes: [Padded<Stripe>; STRIPES],
 }
 
@@ -51,13 +53,15 @@ pub struct Counts {
     pub reserved: Clusters,
     /// Freed by a transaction that has not committed.
     pub pending: Clusters,
+    /// Announced by groups that can't be loaded.
+    pub set_aside: Clusters,
 }
 
 impl Counts {
     /// Free clusters in the durable bitmaps.
     #[must_use]
     pub fn durable_free(&self) -> Clusters {
-        self.available + self.claimed + self.reserved + self.pending
+        self.available + self.claimed + self.reserved + self.pending + self.set_aside
     }
 }
 
@@ -79,6 +83,7 @@ impl Counters {
             claimed: Padded::default(),
             root_reserve: Padded::default(),
             kept: Padded::default(),
+            set_aside: AtomicU64::new(0),
             stripes: std::array::from_fn(|_| Padded::default()),
         };
         counters.stripes[0].0.durable_free.store(free, Ordering::SeqCst);
@@ -124,6 +129,21 @@ impl Counters {
 
     pub(crate) fn give_back(&self, n: u64) {
         self.available.0.fetch_add(n, Ordering::SeqCst);
+    }
+
+    /// Takes up to `n` available clusters away, of a group that can't be loaded: what is claimed of them is promised
+    /// in vain.
+    pub(crate) fn set_aside(&self, n: u64) {
+        if let Some(taken) = take(&self.available.0, n, 0, 0) {
+            self.set_aside.fetch_add(taken, Ordering::SeqCst);
+        }
+    }
+
+    /// Gives them back.
+    pub(crate) fn take_back(&self, n: u64) {
+        if let Some(taken) = take(&self.set_aside, n, 0, 0) {
+            self.give_back(taken);
+        }
     }
 
     /// Moves available clusters to a claim.
@@ -187,17 +207,19 @@ impl Counters {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let [available, claimed] =
-            [&self.available, &self.claimed].map(|counter| counter.0.load(Ordering::SeqCst));
+        let [available, claimed, set_aside] = [&self.available.0, &self.claimed.0, &self.set_aside]
+            .map(|counter| counter.load(Ordering::SeqCst));
         let pending = self.sum(|stripe| &stripe.pending);
         let durable_free = self.durable_free().get();
         // Reserved space is not counted on the hot path: it is what the other states leave over.
-        let reserved = durable_free.saturating_sub(available.saturating_add(claimed).saturating_add(pending));
+        let elsewhere = [claimed, pending, set_aside].into_iter().fold(available, u64::saturating_add);
+        let reserved = durable_free.saturating_sub(elsewhere);
         Counts {
             available: Clusters::new(available),
             claimed: Clusters::new(claimed),
             reserved: Clusters::new(reserved),
             pending: Clusters::new(pending),
+            set_aside: Clusters::new(set_aside),
         }
     }
 }

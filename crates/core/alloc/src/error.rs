@@ -43,3 +43,12 @@ pub enum AllocError<E> {
         total: u64,
     },
 }
+
+impl<E> AllocError<E> {
+    /// Whether a request was refused because no group that can be loaded has the space: then space that is given
+    /// back may help. Of [`Allocator::reserve`](crate::Allocator::reserve) and what reserves by it.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::Source(_) | Self::Miscounted { .. })
+    }
+}

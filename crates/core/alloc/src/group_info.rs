@@ -3,7 +3,8 @@
 //!
 //! The numbers are written under the lock and read without it, to pass over groups that can't serve a
 //! request. They are hints, and are checked again under the lock, with one exception that the proof of "no
-//! space" rests on: [`GroupInfo::longest`] is never below the length of the longest free run.
+//! space" rests on: [`GroupInfo::longest`] is never below the length of the longest free run. A group that is
+//! *set aside*, since it can't be loaded, has no run for a request.
 //!
 //! Not here: the class of a group, which belongs to a whole flex group (see `size_class`).
 
@@ -26,6 +27,9 @@ pub(crate) struct GroupInfo {
 // A page of 64 groups, 4 KiB.
 #[cfg(not(any(feature = "shuttle", feature = "loom")))]
 const _: () = assert!(size_of::<GroupInfo>() <= 64);
+
+/// The fragments of a group that is set aside: on average its runs have no length.
+const SET_ASIDE: u32 = u32::MAX;
 
 /// Bits of a group info's state word: the two orders, each plus one so that 0 is none, and two flags.
 const AVERAGE_SHIFT: u32 = 8;
@@ -125,6 +129,18 @@ impl GroupInfo {
         self.fragments.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether the group could not be loaded when that was tried last.
+    pub(crate) fn is_set_aside(&self) -> bool {
+        self.fragments.load(Ordering::Relaxed) == SET_ASIDE
+    }
+
+    /// Under the lock: the group can't be loaded, so that it has nothing for a request. Its free clusters stay as
+    /// announced, for when it can.
+    pub(crate) fn set_aside(&self) {
+        self.fragments.store(SET_ASIDE, Ordering::Relaxed);
+        self.set_longest(0);
+    }
+
     /// No free run of the group is longer than this.
     pub(crate) fn longest(&self) -> u32 {
         // A place in the one order of the counts that a refusal compares: see `search`.
@@ -181,5 +197,7 @@ mod tests {
         assert_eq!((info.free(), info.average(), info.longest()), (500, 500, 400));
         info.set_space(90, 4);
         assert_eq!(info.average(), 22);
+        info.set_aside();
+        assert_eq!((info.free(), info.average(), info.longest()), (90, 0, 0));
     }
 }

@@ -74,11 +74,52 @@ impl<S: GroupSource> Groups<S> {
         info: &'a GroupInfo,
         mut place: GroupGuard<'a>,
     ) -> Result<LockedGroup<'a>, AllocError<S::Error>> {
-        if place.is_none() {
-            let loaded = self.load(group, &mut place);
-            loaded.inspect_err(|error| self.source().unusable(group, error))?;
+        if place.is_none()
+            && let Err(error) = self.load(group, &mut place)
+        {
+            self.source().unusable(group, &error);
+            self.set_aside(group, info);
+            return Err(error);
         }
         Ok(LockedGroup::new(self.share(), group, info, place))
+    }
+
+    /// Under the group's lock: it can't be loaded, and has nothing for requests from here on.
+    fn set_aside(&self, group: GroupNr, info: &GroupInfo) {
+        if info.is_set_aside() {
+            return;
+        }
+        let state = self.state();
+        state.untouched.update(group, state.untouched_orders(group, info), Orders::default());
+        info.set_aside();
+        state.counters.set_aside(info.free().min(state.layout.group_len(group)).into());
+        state.set_aside.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Under the group's lock: it is in memory.
+    fn take_back(&self, group: GroupNr, info: &GroupInfo) {
+        let state = self.state();
+        state.counters.take_back(info.free().min(state.layout.group_len(group)).into());
+        state.set_aside.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// To be called before a request is refused space: tries once more to load the groups that are set aside.
+    /// Returns whether that helped with one, and what is wrong with the first of the others.
+    #[cold]
+    pub(crate) fn reopen_set_aside(&self) -> (bool, Option<AllocError<S::Error>>) {
+        let (state, mut opened, mut broken) = (self.state(), false, None);
+        if state.set_aside.load(Ordering::Relaxed) == 0 {
+            return (opened, broken);
+        }
+        for (group, info) in state.table.made_from(GroupNr::new(0)) {
+            if info.is_set_aside() {
+                match self.open(group) {
+                    Ok(_) => opened = true,
+                    Err(error) => drop(broken.get_or_insert(error)),
+                }
+            }
+        }
+        (opened, broken)
     }
 
     fn load(&self, group: GroupNr, place: &mut GroupGuard<'_>) -> Result<(), AllocError<S::Error>> {
@@ -148,8 +189,13 @@ impl<S: GroupSource> Groups<S> {
             classes.sample(group, buddy.words(), len, state.config.cluster_bytes());
         }
         state.untouched.update(group, state.untouched_orders(group, info), Orders::default());
+        let was_aside = info.is_set_aside();
         let installed = Box::new(Group::new(buddy, own));
         info.set_space(counted, installed.buddy().fragments());
+        if was_aside {
+            info.set_longest(installed.buddy().longest());
+            self.take_back(group, info);
+        }
         let (from, to) = (info.state(), GroupState::of(&installed));
         state.index.update(group, from.orders, to.orders);
         info.set_state(from, to);

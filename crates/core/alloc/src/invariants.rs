@@ -30,7 +30,7 @@ pub(crate) fn check(state: &State) -> Result<(), String> {
     }
     let counts = state.counters.counts();
     let sums = [
-        ("free", free, (counts.available + counts.claimed).get()),
+        ("free", free, (counts.available + counts.claimed + counts.set_aside).get()),
         ("reserved", reserved, counts.reserved.get()),
         ("pending", pending, counts.pending.get()),
         ("durably free", free + reserved + pending, state.counters.durable_free().get()),

@@ -189,7 +189,7 @@ impl Preallocation {
         request: &Request,
     ) -> Result<Reservation, AllocError<S::Error>> {
         let mut result = allocator.reserve(request);
-        while matches!(result, Err(AllocError::NoSpace)) {
+        while is_refused(&result) {
             let seen = self.release_epoch.before();
             allocator.count_discarded(self.discard_all());
             result = allocator.reserve(request);
@@ -236,13 +236,16 @@ impl Preallocation {
                 self.roomy(allocator, window, request)
             }
         };
-        match result {
-            Err(AllocError::NoSpace) => {
-                self.reserve(allocator, &self.ask(request, request.goal(), request.len))
-            }
-            result => result,
+        if is_refused(&result) {
+            return self.reserve(allocator, &self.ask(request, request.goal(), request.len));
         }
+        result
     }
+}
+
+/// Whether nothing was found in what can be read.
+fn is_refused<E>(result: &Result<Reservation, AllocError<E>>) -> bool {
+    result.as_ref().is_err_and(AllocError::is_refusal)
 }
 
 /// The ways to serve a file. They reserve without giving back what is kept: that is for when they fail.

@@ -23,6 +23,10 @@
 //!   only a search that has found nothing reads both: the first time through the table is no proof, and the
 //!   table is run once more before a refusal.
 //!
+//! A group that can't be loaded has nothing free: it is set aside, with the clusters that it announces, and its
+//! source is told. Before a refusal that is tried once more ([`Groups::reopen_set_aside`]), and the refusal says
+//! what is wrong with it.
+//!
 //! So the search ends unless others make progress for ever: each repetition means that another thread gave
 //! space back, or is just doing so.
 //!
@@ -70,8 +74,6 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
     stage: Stage,
     /// Reads from the device left for the passes that have others behind them.
     reads_left: u32,
-    /// The first group that could not be loaded in a pass that continues without it.
-    broken: Option<AllocError<S::Error>>,
     /// The page of groups that could not be read last: for none of its other groups it is tried again.
     unreadable: Range<u32>,
     /// Whether the last candidate was skipped because it was busy.
@@ -96,7 +98,6 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             stats: RequestStats::default(),
             stage: Stage::Any,
             reads_left,
-            broken: None,
             unreadable: 0..0,
             passed_busy: false,
             steps: state.recorder.as_ref().map(Recorder::steps),
@@ -141,11 +142,8 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
                     return Ok(found);
                 }
             }
-            if let Some(broken) = self.broken.take() {
-                return Err(broken);
-            }
             match seen {
-                Some(seen) if self.state.release_epoch.none_since(seen) => return Err(AllocError::NoSpace),
+                Some(seen) if self.state.release_epoch.none_since(seen) => return Err(self.refusal()),
                 // A thread that is just giving space back may need the processor.
                 Some(_) => thread::yield_now(),
                 None => {}
@@ -155,6 +153,15 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
                 return Err(AllocError::NoSpace);
             }
         }
+    }
+
+    /// Why there is nothing: groups of which not even the infos can be read may have space.
+    fn refusal(&self) -> AllocError<S::Error> {
+        if self.unreadable.is_empty() {
+            return AllocError::NoSpace;
+        }
+        let read = self.groups.group_info(GroupNr::new(self.unreadable.start));
+        read.map_or_else(|error| error, |_| AllocError::NoSpace)
     }
 
     fn step(&mut self, stage: Stage, passes: &[Pass]) -> PassResult<S::Error> {
@@ -287,7 +294,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// Looks for a run in one group and takes it.
     fn visit(&mut self, group: GroupNr, pass: &Pass, need: u32) -> PassResult<S::Error> {
-        let Some(mut locked) = self.enter(group, pass, need)? else { return Ok(None) };
+        let Some(mut locked) = self.enter(group, pass, need) else { return Ok(None) };
         let found = self.scan(&locked, pass, need);
         self.note(|search| search.note_scanned(&locked, pass, need));
         match found {
@@ -297,57 +304,42 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// Locks a group that promises enough, before and after.
-    fn enter(
-        &mut self,
-        group: GroupNr,
-        pass: &Pass,
-        need: u32,
-    ) -> Result<Option<LockedGroup<'a>>, AllocError<S::Error>> {
+    fn enter(&mut self, group: GroupNr, pass: &Pass, need: u32) -> Option<LockedGroup<'a>> {
         charge(Cost::Group, 1);
         let info = self.info(group, pass);
         if pass.peeks && matches!(info, Ok(Some(info)) if info.is_locked()) {
             self.stats.busy_peeks += 1;
             self.passed_busy = true;
             self.note(|search| search.note_passed(group, pass, need, Why::Busy));
-            return Ok(None);
+            return None;
         }
         self.stats.pass(pass.counted).groups_considered += 1;
         let info = match info {
             Ok(Some(info)) if self.promises(group, info, pass, need) => info,
             Ok(_) => {
                 self.note(|search| search.note_unpromising(group, pass, need));
-                return Ok(None);
+                return None;
             }
-            Err(error) => return self.go_on_without(error, group, pass, need),
+            Err(_) => return self.go_on_without(group, pass, need),
         };
         let locked = match self.lock(group, info, pass, need) {
             Ok(Some(locked)) => locked,
-            Ok(None) => return Ok(None),
-            Err(error) => return self.go_on_without(error, group, pass, need),
+            Ok(None) => return None,
+            Err(_) => return self.go_on_without(group, pass, need),
         };
         if !self.promises(group, info, pass, need) || !self.admits(group) {
             self.note(|search| search.note_unpromising(group, pass, need));
-            return Ok(None);
+            return None;
         }
         self.stats.groups_scanned += 1;
-        Ok(Some(locked))
+        Some(locked)
     }
 
-    /// A group can't be loaded; reported later, if no other has space, unless it is the goal's.
+    /// A group can't be loaded, which its source was told: it has nothing for this request or any other.
     #[cold]
-    fn go_on_without(
-        &mut self,
-        error: AllocError<S::Error>,
-        group: GroupNr,
-        pass: &Pass,
-        need: u32,
-    ) -> Result<Option<LockedGroup<'a>>, AllocError<S::Error>> {
+    fn go_on_without(&mut self, group: GroupNr, pass: &Pass, need: u32) -> Option<LockedGroup<'a>> {
         self.note(|search| search.note_passed(group, pass, need, Why::Unreadable));
-        if pass.counted == Counted::Goal {
-            return Err(error);
-        }
-        self.broken.get_or_insert(error);
-        Ok(None)
+        None
     }
 
     /// What is known of a group, read now if need be and the pass may.

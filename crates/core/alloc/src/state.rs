@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) release_epoch: ReleaseEpoch,
     /// Groups in memory.
     pub(crate) loaded: AtomicU32,
+    /// How many groups could not be loaded, and are passed over.
+    pub(crate) set_aside: AtomicU32,
     /// Where the next eviction starts.
     pub(crate) evict_from: AtomicU32,
     /// What can be tuned while the volume is in use.
@@ -123,6 +125,7 @@ impl State {
             discarding: AtomicBool::new(config.discard),
             release_epoch: ReleaseEpoch::default(),
             loaded: AtomicU32::new(0),
+            set_aside: AtomicU32::new(0),
             evict_from: AtomicU32::new(0),
             tunables: Live::new(&config.tunables, groups),
             tables: [false, true].map(|indexed| Tables::new(config.policy, indexed)),
@@ -148,6 +151,9 @@ impl State {
 
     /// Where the index of untouched groups has a group that is not loaded.
     pub(crate) fn untouched_orders(&self, group: GroupNr, info: &GroupInfo) -> Orders {
+        if info.is_set_aside() {
+            return Orders::default();
+        }
         let free = info.free().min(self.layout.group_len(group));
         Orders { largest: None, average: best_average(free, self.config.orders()) }
     }

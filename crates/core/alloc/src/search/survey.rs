@@ -56,7 +56,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
                 self.note(|search| search.note_passed(group, pass, need, Why::NoBetter));
                 continue;
             }
-            let Some(mut locked) = self.enter(group, pass, need)? else { continue };
+            let Some(mut locked) = self.enter(group, pass, need) else { continue };
             let verdict = self.look(&locked, pass, best);
             self.note(|search| search.note_scanned(&locked, pass, need));
             match verdict {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 #![cfg(not(any(feature = "shuttle", feature = "loom")))]
 
+mod broken;
 mod busy;
 mod classes;
 mod common;

@@ -197,16 +197,15 @@ fn groups_that_cannot_be_read_about_are_an_error_for_who_needs_them() {
         let allocator = source.allocator(policy);
         let at = |group| allocator.reserve(&data(cluster(group), 4)).map_err(|error| error.to_string());
         let metadata = Request::new(ClusterNr::new(cluster(70)), Clusters::ONE);
-        assert_eq!(
-            allocator.reserve(&metadata).unwrap_err().to_string(),
-            "group 64 can't be read",
-            "{policy}"
-        );
-        let elsewhere = at(200).unwrap();
-        let group = allocator.layout().locate(elsewhere.run().start).unwrap().0.get();
-        assert!(!(64..128).contains(&group), "{policy}: {group}");
+        let exactly = allocator.reserve(&metadata.exactly_at_goal()).unwrap_err();
+        assert_eq!(exactly.to_string(), "group 64 can't be read", "{policy}");
+        let elsewhere = [allocator.reserve(&metadata).unwrap(), at(200).unwrap()];
+        for space in &elsewhere {
+            let group = allocator.layout().locate(space.run().start).unwrap().0.get();
+            assert!(!(64..128).contains(&group), "{policy}: {group}");
+        }
         // All others taken: a request that can't look everywhere must not report that there is no space.
-        let mut held = vec![elsewhere];
+        let mut held = Vec::from(elsewhere);
         let error = loop {
             match allocator.reserve(&Request { min: Clusters::ONE, ..data(cluster(200), 1024) }) {
                 Ok(more) => held.push(more),

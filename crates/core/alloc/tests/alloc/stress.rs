@@ -293,7 +293,8 @@ fn bad_bitmaps_are_errors_that_name_the_group() {
     assert_eq!(allocator.source().0, layout);
     let try_group = |group: u64| {
         let goal = ClusterNr::new(group * 64);
-        allocator.reserve(&Request::new(goal, Clusters::ONE)).map_err(|error| error.to_string())
+        let exactly = Request::new(goal, Clusters::ONE).exactly_at_goal();
+        allocator.reserve(&exactly).map_err(|error| error.to_string())
     };
     assert_eq!(try_group(0).unwrap_err(), "group 0 can't be read");
     assert_eq!(try_group(1).unwrap_err(), "group 1 announces 64 free clusters, its bitmap has 56");

@@ -237,7 +237,12 @@ fn a_group_that_cannot_be_read_is_named() {
     assert!(
         trace.events.iter().any(|event| { (event.group, event.what) == (1, passed(Why::Unreadable, 0)) })
     );
-    assert_eq!(traced(&allocator, data(1024, 40, 40)).answer, Answer::Failed, "the goal's own");
+    let trace = traced(&allocator, data(1024, 40, 40));
+    assert!(
+        matches!(trace.answer, Answer::Taken { start: 2048.., .. }),
+        "the goal's own: {:?}",
+        trace.answer
+    );
 }
 
 #[test]

@@ -167,7 +167,7 @@ pub(crate) fn change_map<R>(
             changed
         };
         match changed {
-            Err(Error::NoSpace) if reclaim::reclaim(core, seen)? => continue,
+            Err(error) if core.may_lack_space(&error) && reclaim::reclaim(core, seen)? => continue,
             _ => {}
         }
         #[cfg(test)]

@@ -257,8 +257,8 @@ fn longest(core: &Core, goal: ClusterNr, want: u64, places: u64) -> Result<Optio
             .at_least(Clusters::new(min))
             .with_root_reserve(core.state.options.use_reserved_blocks);
         match core.state.reserving(|| core.state.prealloc.reserve(&core.state.allocator, &request)) {
-            Err(AllocError::NoSpace) if least / 2 > want / places => least /= 2,
-            Err(AllocError::NoSpace) => return Ok(None),
+            Err(error) if error.is_refusal() && least / 2 > want / places => least /= 2,
+            Err(error) if error.is_refusal() => return Ok(None),
             reserved => return Ok(Some(reserved?)),
         }
     }

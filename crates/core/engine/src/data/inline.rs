@@ -10,7 +10,7 @@
 
 use crate::data::checks::{Source, ZEROS};
 use crate::data::{checks, clear, device, read, reclaim};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::space::map_edit::{INODE_CREDITS, MAP_CREDITS, MapMut};
 use crate::space::piece::{Piece, Use};
 use crate::space::reserve;
@@ -92,7 +92,7 @@ pub(crate) fn leave(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     loop {
         let seen = core.seen();
         match leave_once(core, inode) {
-            Err(Error::NoSpace) if reclaim::reclaim(core, seen)? => {}
+            Err(error) if core.may_lack_space(&error) && reclaim::reclaim(core, seen)? => {}
             left => return left,
         }
     }

@@ -77,8 +77,8 @@ pub(crate) fn in_steps(
         let seen = core.seen();
         match step(done, split) {
             Ok(more) => (done, split) = (done + more, Split::AsNeeded),
-            Err(Error::NoSpace) if reclaim(core, seen)? => {}
-            Err(Error::NoSpace) if split == Split::AsNeeded => split = Split::Spare,
+            Err(error) if core.may_lack_space(&error) && reclaim(core, seen)? => {}
+            Err(error) if core.may_lack_space(&error) && split == Split::AsNeeded => split = Split::Spare,
             Err(Error::NoSpace | Error::QuotaExceeded { .. }) if done > 0 => break,
             Err(error) => return Err(error),
         }

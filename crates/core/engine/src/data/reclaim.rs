@@ -3,7 +3,7 @@
 //! Hazard: called with nothing locked but operation locks, and without a handle.
 
 use crate::data::writeback;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::state::Core;
 use crate::state::sync::Seen;
 
@@ -12,7 +12,7 @@ use crate::state::sync::Seen;
 pub(crate) fn retry<T>(core: &Core, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
     let seen = core.seen();
     let result = match operation() {
-        Err(Error::NoSpace) if reclaim(core, seen)? => operation(),
+        Err(error) if core.may_lack_space(&error) && reclaim(core, seen)? => operation(),
         result => result,
     };
     core.relieve()?;
@@ -35,6 +35,7 @@ pub(crate) fn reclaim(core: &Core, seen: Seen) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::OpenOptions;
+    use crate::error::Error;
     use crate::open::assemble::tests::unformatted;
 
     #[test]

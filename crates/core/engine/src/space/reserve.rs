@@ -19,7 +19,7 @@ use crate::space::piece::{Piece, Room, Use, cluster_sectors};
 use crate::state::Core;
 use crate::stores::fs_errors::Watched;
 use crate::stores::inode_cache::CachedInode;
-use hectare_alloc::{AllocError, FileRequest, Request, Reservation, Run};
+use hectare_alloc::{FileRequest, Request, Reservation, Run};
 use hectare_ext4::extent::{Extent, Mapping};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::map::MapKind;
@@ -123,9 +123,10 @@ fn space_for(core: &Core, hole: &Hole<'_>, purpose: Use<'_>) -> Result<Reservati
     }
     let request = FileRequest { explicit, closed, ..file_request(core, hole, logical)? };
     match core.state.reserving(|| core.state.prealloc.take(&core.state.allocator, window, &request)) {
-        Err(AllocError::NoSpace) => {
+        Err(error) if error.is_refusal() => {
             let goal = request.continuation.unwrap_or(request.home);
-            claimed_space(core, hole.map.nr, &Request::new(goal, hole.clusters).for_data(hole.clusters))
+            let request = Request::new(goal, hole.clusters).for_data(hole.clusters);
+            claimed_space(core, hole.map.nr, &request)?.ok_or_else(|| error.into())
         }
         taken => Ok(taken?),
     }
@@ -173,7 +174,7 @@ pub(crate) fn home(core: &Core, nr: InodeNr) -> Result<ClusterNr> {
 fn reserve_metadata(core: &Core, goal: ClusterNr, want: Clusters, room: Room) -> Result<Reservation> {
     let request = Request::new(goal, want).with_root_reserve(core.state.options.use_reserved_blocks);
     match core.state.reserving(|| core.state.prealloc.reserve(&core.state.allocator, &request)) {
-        Err(AllocError::NoSpace) if room == Room::Kept => {
+        Err(error) if error.is_refusal() && room == Room::Kept => {
             Ok(core.state.prealloc.reserve(&core.state.allocator, &request.vital())?)
         }
         reserved => Ok(reserved?),
@@ -211,15 +212,15 @@ pub(crate) fn free_metadata(core: &Core, handle: &mut Handle<'_>, nr: BlockNr) -
     Ok(cluster_sectors(&core.state, run.len))
 }
 
-/// Allocates out of the claim of a file whose bytes are being placed.
+/// Allocates out of the claim of a file whose bytes are being placed; `None` if it has none.
 ///
 /// # Errors
-/// [`Error::NoSpace`] if it has none.
-fn claimed_space(core: &Core, nr: InodeNr, request: &Request) -> Result<Reservation> {
-    let inode = core.state.inodes.find(nr).ok_or(Error::NoSpace)?;
+/// As [`Allocator::reserve_claimed`](hectare_alloc::Allocator::reserve_claimed).
+fn claimed_space(core: &Core, nr: InodeNr, request: &Request) -> Result<Option<Reservation>> {
+    let Some(inode) = core.state.inodes.find(nr) else { return Ok(None) };
     let mut state = inode.delayed().state();
-    let claim = state.claim.as_mut().ok_or(Error::NoSpace)?;
-    Ok(core.state.allocator.reserve_claimed(claim, request)?)
+    let Some(claim) = state.claim.as_mut() else { return Ok(None) };
+    Ok(Some(core.state.allocator.reserve_claimed(claim, request)?))
 }
 
 /// Allocates a block for a node of a file's tree, used at once, near `goal`; returns it with the sectors
@@ -232,12 +233,12 @@ pub(crate) fn allocate_node(
     goal: BlockNr,
 ) -> Result<(BlockNr, u64)> {
     match allocate_metadata(core, handle, goal, Room::Kept) {
-        Err(Error::NoSpace) => {
+        Err(error) if core.may_lack_space(&error) => {
             let geometry = core.state.geometry();
             let first = geometry.first_block(GroupNr::new(0));
             let goal = if geometry.group_of(goal).is_some() { goal } else { first };
             let request = Request::new(geometry.cluster_of(goal), Clusters::ONE);
-            let run = claimed_space(core, nr, &request)?.publish(handle);
+            let run = claimed_space(core, nr, &request)?.ok_or(error)?.publish(handle);
             Ok((geometry.cluster_start(run.start), cluster_sectors(&core.state, run.len)))
         }
         allocated => allocated,

@@ -3,7 +3,7 @@
 //! Hazard: all of this waits for commits, so never call it with a handle open or a data lock held.
 //! [`crate::state::commit`] makes the commits.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Synchronous;
 use crate::state::{Core, aborted};
 use crate::stores::inode_cache::CachedInode;
@@ -106,6 +106,16 @@ impl Core {
     pub(crate) fn seen(&self) -> Seen {
         let discards = self.state.discards.done();
         Seen { commit: self.journal.committed(), discards }
+    }
+
+    /// Whether an operation may have failed for want of space: where groups can't be loaded, what is wrong with one
+    /// of them is the reason that is given.
+    pub(crate) fn may_lack_space(&self, error: &Error) -> bool {
+        match error {
+            Error::NoSpace => true,
+            Error::Corrupt(_) | Error::Device(_) => !self.state.allocator.counts().set_aside.is_zero(),
+            _ => false,
+        }
     }
 
     /// Commits everything changed so far, and discards what was freed.

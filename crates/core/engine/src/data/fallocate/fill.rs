@@ -2,7 +2,7 @@
 
 use crate::data::checks::{FILE_BLOCKS_MAX, LARGE_FILE, Source};
 use crate::data::{checks, clear, reclaim};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::space::map::MapRef;
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::space::piece::{Piece, Use};
@@ -38,7 +38,7 @@ pub(crate) fn fill_range(
     while !blocks.is_empty() {
         let seen = core.seen();
         let (next, filled) = match fill_hole(core, inode, &blocks, size_max, source) {
-            Err(Error::NoSpace) if reclaim::reclaim(core, seen)? => continue,
+            Err(error) if core.may_lack_space(&error) && reclaim::reclaim(core, seen)? => continue,
             step => step?,
         };
         (blocks.start, changed) = (next, changed || filled);
