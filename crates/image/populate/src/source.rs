@@ -6,7 +6,8 @@
 //! With more than one source, OCI whiteouts are honoured in all of them, including directories: `.wh.NAME`
 //! removes NAME of earlier sources, `.wh..wh..opq` hides the content of its directory in earlier sources;
 //! neither affects its own source, wherever it appears in it, and neither is stored (in the first source they
-//! have nothing to hide). Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped.
+//! have nothing to hide). Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped, with
+//! what lies below them.
 //! With a single source such names are ordinary files: nothing can be hidden, and a faithful copy is what is
 //! wanted. In the layers of a container image they always have their meaning.
 //!
@@ -40,6 +41,7 @@ mod sorted;
 mod spec;
 mod spool;
 mod tar;
+mod visible;
 mod xattr;
 mod xattr_sets;
 

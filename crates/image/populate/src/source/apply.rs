@@ -10,6 +10,7 @@ use super::names::target_fault;
 use super::settle::ByDirectory;
 use super::spec::{Change, Digest, Entry, EntryKind, Missing, Spec};
 use super::tar::place;
+use super::visible::Dir;
 use crate::error::Error;
 use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
@@ -33,7 +34,7 @@ pub(crate) fn apply(builder: &mut Builder<'_>, spec: &Spec, checks: &mut Checks)
 
 /// Where an entry's path leads.
 struct Place {
-    dir: NodeId,
+    dir: Dir,
     name: Vec<u8>,
     /// The path without links among its directories.
     path: Vec<u8>,
@@ -101,7 +102,7 @@ impl Applier<'_, '_, '_> {
             None => (&[][..], path),
         };
         if name.is_empty() {
-            let (dir, node) = (NodeId::ROOT, Some(NodeId::ROOT));
+            let (dir, node) = (self.builder.root(), Some(NodeId::ROOT));
             return Ok(Some(Place { dir, name: Vec::new(), path: Vec::new(), node }));
         }
         let makes = entry.missing == Missing::MakeWithParents;

@@ -1,9 +1,9 @@
 //! The tree under construction: nodes and entries in the order they are met, later layers over earlier ones.
 //!
 //! An entry remembers the layer that last touched it. A whiteout turns entries of earlier layers into
-//! tombstones; an opaque directory only gets a *floor*, and `finish` leaves out everything below it that no
-//! layer from the floor on has touched. So the order inside one layer does not matter, which both archives
-//! (any order) and the parallel scan of directories (no order) need. Replaced or removed nodes stay behind
+//! tombstones; an opaque directory only gets a *floor*, and everything below it that no layer from the floor on
+//! has touched is hidden ([`visible`](super::visible)). So the order inside one layer does not matter, which
+//! both archives (any order) and the parallel scan of directories (no order) need. Replaced or removed nodes stay behind
 //! unreachable until `finish` drops them.
 //!
 //! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but
@@ -11,6 +11,7 @@
 
 use super::names::{Whiteout, name_fault, target_fault, whiteout};
 use super::options::Options;
+use super::visible::{Dir, GONE, RawEntry};
 use super::xattr_sets::XattrSets;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
@@ -33,9 +34,6 @@ const IMPLIED_EACH: u64 = 16;
 /// What a directory counts for in the size of everything: a block.
 const DIRECTORY_SIZE: u64 = 4096;
 
-/// The node of a removed entry.
-pub(crate) const GONE: u32 = u32::MAX;
-
 /// What a layer comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LayerKind {
@@ -45,15 +43,6 @@ pub(crate) enum LayerKind {
     Archive,
     /// A layer of a container image: an archive that may be empty, in which whiteouts have their meaning.
     ImageLayer,
-}
-
-/// A directory entry of the tree under construction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawEntry {
-    pub(crate) parent: u32,
-    pub(crate) name: u32,
-    pub(crate) node: u32,
-    pub(crate) layer: u16,
 }
 
 /// Where the data of a file to be added lies.
@@ -195,6 +184,7 @@ impl<'o> Builder<'o> {
         Error::Refused { path: self.source().shown(path), reason: reason.into() }
     }
 
+    /// The entry of `name` in `dir`, even if it is hidden or removed.
     fn find_entry(&self, dir: NodeId, name: &[u8]) -> Option<usize> {
         let hash = self.hasher.hash_one((dir.get(), name));
         let same = |at: &u32| {
@@ -204,36 +194,44 @@ impl<'o> Builder<'o> {
         self.index.as_ref()?.find(hash, same).map(|at| usize_of(*at))
     }
 
-    /// The node of `name` in `dir`.
-    pub(crate) fn lookup(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
-        let node = self.entries[self.find_entry(dir, name)?].node;
-        (node != GONE).then(|| NodeId::new(node))
+    /// The root directory.
+    pub(crate) fn root(&self) -> Dir {
+        Dir::new(NodeId::ROOT, 0, &self.floors)
     }
 
-    /// Marks the entry as part of the current layer.
-    pub(crate) fn touch(&mut self, dir: NodeId, name: &[u8]) {
-        if let Some(at) = self.find_entry(dir, name) {
-            self.entries[at].layer = self.layer();
-        }
+    /// A directory that is an entry of `dir`.
+    pub(crate) fn below(&self, dir: Dir, node: NodeId) -> Dir {
+        dir.below(node, &self.floors)
+    }
+
+    fn visible(&self, dir: Dir, name: &[u8]) -> Option<&RawEntry> {
+        self.find_entry(dir.node, name).map(|at| &self.entries[at]).filter(|entry| dir.shows(entry))
+    }
+
+    /// The node of `name` in `dir`.
+    pub(crate) fn lookup(&self, dir: Dir, name: &[u8]) -> Option<NodeId> {
+        self.visible(dir, name).map(|entry| NodeId::new(entry.node))
     }
 
     /// Whether no entry of the current layer has described `name` in `dir`.
-    pub(crate) fn is_from_below(&self, dir: NodeId, name: &[u8]) -> bool {
-        self.find_entry(dir, name).is_some_and(|at| self.entries[at].layer < self.layer())
-    }
-
-    /// Whether this layer is known to hide `name` in `dir` of the layers below.
-    pub(crate) fn is_hidden(&self, dir: NodeId, name: &[u8]) -> bool {
-        self.floors.get(&dir) == Some(&self.layer()) && self.is_from_below(dir, name)
+    pub(crate) fn is_from_below(&self, dir: Dir, name: &[u8]) -> bool {
+        self.visible(dir, name).is_some_and(|entry| entry.layer < self.layer())
     }
 
     /// Where in its archive the data of a file of the current layer starts, and its size.
-    pub(crate) fn own_file(&self, dir: NodeId, name: &[u8]) -> Option<(u64, u64)> {
+    pub(crate) fn own_file(&self, dir: Dir, name: &[u8]) -> Option<(u64, u64)> {
         let node = self.lookup(dir, name).filter(|_| !self.is_from_below(dir, name))?;
         let NodeKind::File { size, data } = self.nodes[node.index()].kind else { return None };
         match self.files[usize_of(data)] {
             FileData::Archive { at, segments: DENSE, .. } => Some((at, size)),
             _ => None,
+        }
+    }
+
+    /// Marks the entry as part of the current layer.
+    pub(crate) fn touch(&mut self, dir: Dir, name: &[u8]) {
+        if let Some(at) = self.find_entry(dir.node, name) {
+            self.entries[at].layer = self.layer();
         }
     }
 
@@ -257,13 +255,7 @@ impl<'o> Builder<'o> {
     }
 
     /// Adds `draft` to `dir` or merges it with the directory that is there; `path` is for errors.
-    pub(crate) fn put(
-        &mut self,
-        dir: NodeId,
-        name: &[u8],
-        path: &[u8],
-        draft: Draft,
-    ) -> Result<NodeId, Error> {
+    pub(crate) fn put(&mut self, dir: Dir, name: &[u8], path: &[u8], draft: Draft) -> Result<NodeId, Error> {
         if let Some(fault) = name_fault(name) {
             return Err(self.refused(path, fault));
         }
@@ -280,22 +272,22 @@ impl<'o> Builder<'o> {
     }
 
     /// Gives a node one more name.
-    pub(crate) fn link(&mut self, dir: NodeId, name: &[u8], path: &[u8], node: NodeId) -> Result<(), Error> {
+    pub(crate) fn link(&mut self, dir: Dir, name: &[u8], path: &[u8], node: NodeId) -> Result<(), Error> {
         if let Some(fault) = name_fault(name) {
             return Err(self.refused(path, fault));
         }
         self.set_entry(dir, name, node)
     }
 
-    fn set_entry(&mut self, dir: NodeId, name: &[u8], node: NodeId) -> Result<(), Error> {
+    fn set_entry(&mut self, dir: Dir, name: &[u8], node: NodeId) -> Result<(), Error> {
         let layer = self.layer();
-        if let Some(at) = self.find_entry(dir, name) {
+        if let Some(at) = self.find_entry(dir.node, name) {
             (self.entries[at].node, self.entries[at].layer) = (node.get(), layer);
             return Ok(());
         }
         let stored = self.store_name(name)?;
         let at = number(self.entries.len(), "names")?;
-        self.entries.push(RawEntry { parent: dir.get(), name: stored, node: node.get(), layer });
+        self.entries.push(RawEntry { parent: dir.node.get(), name: stored, node: node.get(), layer });
         if let Some(index) = &mut self.index {
             let hash = |at: &u32| hash_of(&self.hasher, &self.arena, &self.entries[usize_of(*at)]);
             index.insert_unique(hash(&at), at, hash);
@@ -321,7 +313,7 @@ impl<'o> Builder<'o> {
     /// Adds a directory that the source implies but does not describe.
     pub(crate) fn put_default_directory(
         &mut self,
-        dir: NodeId,
+        dir: Dir,
         name: &[u8],
         path: &[u8],
     ) -> Result<NodeId, Error> {
@@ -493,7 +485,7 @@ impl<'o> Builder<'o> {
     }
 
     /// Applies `name` in `dir` if it is a whiteout; returns false if it is an ordinary name.
-    pub(crate) fn whiteout(&mut self, dir: NodeId, name: &[u8]) -> bool {
+    pub(crate) fn whiteout(&mut self, dir: Dir, name: &[u8]) -> bool {
         if !self.honours_whiteouts() {
             return false;
         }
@@ -502,9 +494,9 @@ impl<'o> Builder<'o> {
             None => return false,
             Some(Whiteout::Ignore) => {}
             Some(Whiteout::Opaque) => {
-                self.floors.insert(dir, layer);
+                self.floors.insert(dir.node, layer);
             }
-            Some(Whiteout::Remove(name)) => match self.find_entry(dir, name) {
+            Some(Whiteout::Remove(name)) => match self.find_entry(dir.node, name) {
                 Some(at) if self.entries[at].layer < layer => self.entries[at].node = GONE,
                 // This layer has the name too: entries of earlier layers below it are removed, those of this
                 // layer stay.

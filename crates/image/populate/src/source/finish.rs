@@ -5,8 +5,9 @@
 //! place, because a second copy of a million of them would cost more memory than everything else. The walk
 //! keeps its own stack: an archive can nest directories as deep as it likes.
 
-use super::builder::{Builder, GONE, RawEntry};
+use super::builder::Builder;
 use super::sorted;
+use super::visible::{GONE, RawEntry};
 use crate::tree::{Duplicates, Entry, Node, NodeId, NodeKind, Tree, Xattr};
 use hectare_units::{low32, u64_of, usize_of};
 use std::collections::BTreeSet;
@@ -60,19 +61,18 @@ impl Builder<'_> {
     }
 
     fn walk(&mut self, starts: &[u32], walk: &mut Walk) {
-        let mut pending = vec![(NodeId::ROOT, 0u16)];
+        let mut pending = vec![self.root()];
         let mut subdirectories = Vec::new();
-        while let Some((dir, floor)) = pending.pop() {
-            let floor = floor.max(self.floors.get(&dir).copied().unwrap_or(0));
+        while let Some(dir) = pending.pop() {
             let first = walk.entries.len();
-            let entries = usize_of(starts[dir.index()])..usize_of(starts[dir.index() + 1]);
+            let entries = usize_of(starts[dir.node.index()])..usize_of(starts[dir.node.index() + 1]);
             for at in entries {
                 let entry = self.entries[at];
-                if entry.layer >= floor && self.name_node(dir, entry, walk) {
-                    subdirectories.push((NodeId::new(entry.node), floor));
+                if dir.shows(&entry) && self.name_node(dir.node, entry, walk) {
+                    subdirectories.push(self.below(dir, NodeId::new(entry.node)));
                 }
             }
-            let node = &mut self.nodes[dir.index()];
+            let node = &mut self.nodes[dir.node.index()];
             // No more entries than were counted in 32 bits when they were added.
             let count = low32(u64_of(walk.entries.len() - first));
             node.kind = NodeKind::Directory { first: low32(u64_of(first)), count };

@@ -16,6 +16,7 @@
 use super::builder::{Builder, Draft, DraftData, DraftKind};
 use super::options::Options;
 use super::tar::foreign::{DESCRIPTION_MAX, container_image, is_container_image};
+use super::visible::Dir;
 use super::xattr;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
@@ -63,9 +64,9 @@ fn start_of(root: &Folder, name: &[u8]) -> Option<Vec<u8>> {
 
 enum Task {
     /// List a directory and scan what is in it.
-    Directory { node: NodeId, path: Box<[u8]>, identity: Identity },
+    Directory { node: Dir, path: Box<[u8]>, identity: Identity },
     /// Scan some names, each ended by a NUL, of a directory.
-    Part { node: NodeId, path: Arc<[u8]>, dir: Arc<Folder>, names: Arc<Vec<u8>>, range: Range<usize> },
+    Part { node: Dir, path: Arc<[u8]>, dir: Arc<Folder>, names: Arc<Vec<u8>>, range: Range<usize> },
 }
 
 struct Queue {
@@ -98,7 +99,7 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
         builder.warn(&[], loss);
     }
     let options = builder.options;
-    let task = Task::Directory { node: NodeId::ROOT, path: Box::default(), identity };
+    let task = Task::Directory { node: builder.root(), path: Box::default(), identity };
     let walk = Walk {
         builder: Mutex::new((builder, HashMap::new())),
         queue: Mutex::new(Queue { tasks: vec![task], busy: 0, failed: None }),
@@ -218,7 +219,7 @@ impl<'w, 'o> Worker<'w, 'o> {
         }
     }
 
-    fn directory(&mut self, node: NodeId, path: Box<[u8]>, expected: Identity) -> Result<(), Error> {
+    fn directory(&mut self, node: Dir, path: Box<[u8]>, expected: Identity) -> Result<(), Error> {
         let shown = || self.walk.shown(&path);
         let opened = self.walk.root.to_list(&path, &mut self.quiet);
         let dir = opened.map_err(|errno| Error::io_listed(shown(), "open the directory", errno))?;
@@ -246,7 +247,7 @@ impl<'w, 'o> Worker<'w, 'o> {
         self.part(node, &path, &dir, &names[..end])
     }
 
-    fn part(&mut self, node: NodeId, path: &[u8], dir: &Folder, names: &[u8]) -> Result<(), Error> {
+    fn part(&mut self, node: Dir, path: &[u8], dir: &Folder, names: &[u8]) -> Result<(), Error> {
         // One directory's descriptor number may be the next one's too.
         self.attributes.forget_directory();
         let mut found = Vec::new();
@@ -284,7 +285,7 @@ impl<'w, 'o> Worker<'w, 'o> {
     }
 
     /// Hands what was found in a directory to the builder; gives the subdirectories.
-    fn add(&self, dir: NodeId, dir_path: &[u8], found: Vec<ListedEntry>) -> Result<Vec<Task>, Error> {
+    fn add(&self, dir: Dir, dir_path: &[u8], found: Vec<ListedEntry>) -> Result<Vec<Task>, Error> {
         let mut tasks = Vec::new();
         let mut guard = self.walk.builder.lock();
         let (builder, hard_links) = &mut *guard;
@@ -303,6 +304,7 @@ impl<'w, 'o> Worker<'w, 'o> {
                 hard_links.insert(identity, node);
             }
             if is_directory {
+                let node = builder.below(dir, node);
                 tasks.push(Task::Directory { node, path: path().into(), identity });
             }
         }

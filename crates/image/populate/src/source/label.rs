@@ -18,12 +18,12 @@ const LOST_AND_FOUND: &[u8] = b"lost+found";
 /// Adds the directory that every volume has, so that it can have a label.
 pub(crate) fn add_lost_and_found(builder: &mut Builder<'_>) -> Result<(), Error> {
     builder.settle(SourceHandle::List { name: (*b"labels").into() })?;
-    if builder.lookup(NodeId::ROOT, LOST_AND_FOUND).is_some() {
+    if builder.lookup(builder.root(), LOST_AND_FOUND).is_some() {
         return Ok(());
     }
     let meta = builder.default_directory();
     let draft = Draft { kind: DraftKind::Directory, meta, xattrs: Vec::new() };
-    let node = builder.put(NodeId::ROOT, LOST_AND_FOUND, LOST_AND_FOUND, draft)?;
+    let node = builder.put(builder.root(), LOST_AND_FOUND, LOST_AND_FOUND, draft)?;
     let node = &mut builder.nodes[node.index()];
     (node.mode, node.uid, node.gid) = (0o700, 0, 0);
     Ok(())

@@ -4,8 +4,9 @@
 //! changes while it is listed can have given a name twice. Code that changes single entries has to know: a
 //! change to a hidden one would be lost without a word.
 
-use super::builder::{Builder, GONE, LayerKind};
+use super::builder::{Builder, LayerKind};
 use super::sorted;
+use super::visible::GONE;
 use crate::handle::SourceHandle;
 use crate::tree::NodeId;
 use hectare_units::{low32, u64_of, usize_of};
@@ -41,20 +42,19 @@ impl Builder<'_> {
     /// Removes what no finished tree will have, and begins a layer of single entries.
     pub(crate) fn settle(&mut self, source: SourceHandle) -> Result<(), crate::Error> {
         let all = self.by_directory();
-        let mut pending = vec![(NodeId::ROOT, 0u16)];
-        while let Some((dir, floor)) = pending.pop() {
-            let floor = floor.max(self.floors.get(&dir).copied().unwrap_or(0));
+        let mut pending = vec![self.root()];
+        while let Some(dir) = pending.pop() {
             let mut last = None;
-            for at in all.of(dir) {
+            for at in all.of(dir.node) {
                 let entry = self.entries[usize_of(*at)];
                 let name = self.arena.name(entry.name);
-                if entry.layer < floor || last == Some(name) {
+                if !dir.shows(&entry) || last == Some(name) {
                     self.entries[usize_of(*at)].node = GONE;
                     continue;
                 }
                 last = Some(name);
                 if self.is_directory(NodeId::new(entry.node)) {
-                    pending.push((NodeId::new(entry.node), floor));
+                    pending.push(self.below(dir, NodeId::new(entry.node)));
                 }
             }
         }

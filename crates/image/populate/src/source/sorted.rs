@@ -1,6 +1,6 @@
 //! The order of entries: those of one directory together, sorted by name.
 
-use super::builder::RawEntry;
+use super::visible::RawEntry;
 use crate::tree::Arena;
 use hectare_units::usize_of;
 use std::cmp::Ordering;

@@ -25,9 +25,10 @@ mod members;
 mod pax;
 pub(super) mod place;
 mod sparse;
+mod whiteouts;
 
 use super::builder::{Builder, Draft, DraftData, DraftKind};
-use super::names::whiteout;
+use super::visible::Dir;
 use crate::error::Error;
 use crate::handle::SourceHandle;
 use crate::time::Timestamp;
@@ -43,6 +44,7 @@ use pax::Pax;
 use place::{Missing, Stop, Way};
 use sparse::SparseMap;
 use std::collections::HashMap;
+use whiteouts::{Whiteouts, first_in};
 
 /// The longest path that is taken: Linux's `PATH_MAX` without its final NUL.
 const PATH_MAX: usize = 4095;
@@ -92,7 +94,7 @@ pub(crate) fn read(builder: &mut Builder<'_>) -> Result<(), Error> {
         foreign::refuse(&name, may_be, &cursor)?;
     }
     let entries = Entries::new(cursor);
-    let mut reader = Reader { builder, entries, last_parent: None, excluded: HashMap::new() };
+    let mut reader = Reader { builder, entries, last_parent: None, left_out: HashMap::new() };
     reader.run()?;
     match reader.builder.is_image_layer() {
         true => Ok(()),
@@ -104,9 +106,9 @@ struct Reader<'b, 'o> {
     builder: &'b mut Builder<'o>,
     entries: Entries,
     /// The directory that the last entry went into: the next one mostly goes there too.
-    last_parent: Option<(Vec<u8>, NodeId)>,
-    /// Files left out, kept for hard links to them that are not.
-    excluded: HashMap<Vec<u8>, NodeId>,
+    last_parent: Option<(Vec<u8>, Dir)>,
+    /// What is left out, kept for hard links to it that are not.
+    left_out: HashMap<Vec<u8>, NodeId>,
 }
 
 /// The kind of an entry, before its data has been read.
@@ -126,8 +128,21 @@ enum Type {
     Label,
 }
 
+/// The data of an entry.
+struct Data {
+    kind: Type,
+    /// Where it starts in the archive.
+    at: u64,
+    /// The size of the file.
+    size: u64,
+    segments: Option<Vec<(u64, u64)>>,
+}
+
 impl Reader<'_, '_> {
     fn run(&mut self) -> Result<(), Error> {
+        if self.builder.honours_whiteouts() && !self.builder.entries.is_empty() {
+            self.hide()?;
+        }
         while let Some(entry) = self.entries.next()? {
             Error::unless(&self.builder.options.cancel)?;
             self.entry(entry)?;
@@ -144,10 +159,31 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
+    /// Hides what the whiteouts of this layer name.
+    fn hide(&mut self) -> Result<(), Error> {
+        let mut whiteouts = Whiteouts::default();
+        while let Some(mut entry) = self.entries.next()? {
+            Error::unless(&self.builder.options.cancel)?;
+            let kind = self.data(&mut entry)?.kind;
+            // What is wrong with a path is reported when the entry is read again.
+            let Ok(path) = clean(&entry.name) else { continue };
+            match (first_in(&path), kind) {
+                (_, Type::Label) | (Some((.., false)), _) => {}
+                (Some((.., true)), _) => whiteouts.add(path),
+                (None, Type::Directory | Type::DumpDirectory) => whiteouts.lies_on_the_way(path, None),
+                (None, Type::Symlink) => whiteouts.lies_on_the_way(path, Some(entry.target)),
+                (None, _) => {}
+            }
+        }
+        whiteouts.apply(self.builder);
+        self.entries.restart();
+        Ok(())
+    }
+
     /// Refuses a container image, which is not a tree of files.
     fn refuse_container_image(&mut self) -> Result<(), Error> {
         let read = |builder: &Builder<'_>, name: &[u8]| {
-            let (at, size) = builder.own_file(NodeId::ROOT, name)?;
+            let (at, size) = builder.own_file(builder.root(), name)?;
             Some((at, size.min(DESCRIPTION_MAX)))
         };
         let names: [&[u8]; 4] = [b"oci-layout", b"index.json", b"manifest.json", b"version"];
@@ -163,33 +199,41 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn entry(&mut self, entry: Entry) -> Result<(), Error> {
-        let Entry { header_at, header, mut pax, name, target } = entry;
-        let fault = |reader: &Self, reason| reader.entries.cursor.fault(header_at, reason);
-        let kind = self.entry_type(&header, &name)?;
+    /// Where the data of an entry lies; the entry behind it is next.
+    fn data(&mut self, entry: &mut Entry) -> Result<Data, Error> {
+        let Entry { header_at, header, pax, name, .. } = entry;
+        let kind = self.entry_type(header, name)?;
+        let cursor = &mut self.entries.cursor;
         let stored = match kind {
             Type::File | Type::OldSparse | Type::DumpDirectory | Type::Label => match pax.size {
                 Some(size) => size,
-                None => header.size().map_err(|reason| fault(self, reason))?,
+                None => header.size().map_err(|reason| cursor.fault(*header_at, reason))?,
             },
             _ => 0,
         };
-        let start = header_at + BLOCK_LEN;
-        let cursor = &mut self.entries.cursor;
+        let start = *header_at + BLOCK_LEN;
         let map = match kind {
-            Type::OldSparse => Some(SparseMap::old(&header, cursor, header_at, start, stored)?),
-            Type::File => SparseMap::of_pax(&mut pax.sparse, cursor, header_at, start, stored)?,
+            Type::OldSparse => Some(SparseMap::old(header, cursor, *header_at, start, stored)?),
+            Type::File => SparseMap::of_pax(&mut pax.sparse, cursor, *header_at, start, stored)?,
             _ => None,
         };
         // The map of form 1.0 is part of the stored bytes, the extensions of the old form come before them.
-        let (data, end) = match &map {
+        let (at, end) = match &map {
             Some(map) => (map.data, map.end),
             None => (start, start.saturating_add(stored)),
         };
         self.entries.skip_to(end)?;
+        let (size, segments) = map.map_or((stored, None), |map| (map.size, map.segments));
+        Ok(Data { kind, at, size, segments })
+    }
+
+    fn entry(&mut self, mut entry: Entry) -> Result<(), Error> {
+        let Data { kind, at, size, segments } = self.data(&mut entry)?;
         if kind == Type::Label {
             return Ok(());
         }
+        let Entry { header_at, header, pax, name, target } = entry;
+        let fault = |reader: &Self, reason| reader.entries.cursor.fault(header_at, reason);
         let path = clean(&name).map_err(|reason| self.builder.refused(&name, reason))?;
         if kind == Type::HardLink {
             return self.hard_link(&path, &target);
@@ -207,8 +251,7 @@ impl Reader<'_, '_> {
             Type::BlockDevice => device().map(|(major, minor)| DraftKind::BlockDevice(major, minor))?,
             Type::Fifo => DraftKind::Fifo,
             Type::File | Type::OldSparse | Type::HardLink | Type::Label => {
-                let (size, segments) = map.map_or((stored, None), |map| (map.size, map.segments));
-                DraftKind::File { size, data: DraftData::Archive { at: data }, segments }
+                DraftKind::File { size, data: DraftData::Archive { at }, segments }
             }
         };
         self.add(&path, Draft { kind, meta, xattrs })
@@ -271,13 +314,10 @@ impl Reader<'_, '_> {
             }
             return self.builder.describe_directory(NodeId::ROOT, draft);
         }
-        if self.whiteout(path) {
-            return Ok(());
-        }
-        if self.is_excluded(path, is_directory) {
-            if matches!(draft.kind, DraftKind::File { .. }) {
+        if self.is_left_out(path, is_directory) {
+            if !is_directory {
                 let node = self.builder.add_node(path, draft)?;
-                self.excluded.insert(path.to_vec(), node);
+                self.left_out.insert(path.to_vec(), node);
             }
             return Ok(());
         }
@@ -293,11 +333,16 @@ impl Reader<'_, '_> {
     }
 
     fn hard_link(&mut self, path: &[u8], target: &[u8]) -> Result<(), Error> {
-        if path.is_empty() || self.whiteout(path) || self.is_excluded(path, false) {
+        if path.is_empty() {
+            return Ok(());
+        }
+        if self.is_left_out(path, false) {
+            let node = clean(target).ok().and_then(|target| self.linked(&target));
+            self.left_out.extend(node.map(|node| (path.to_vec(), node)));
             return Ok(());
         }
         let target_path = clean(target).map_err(|reason| self.builder.refused(path, reason))?;
-        let node = self.find(&target_path).or_else(|| self.excluded.get(&target_path).copied());
+        let node = self.linked(&target_path);
         let shown = || crate::error::ShownPath::new(target);
         let Some(node) = node else {
             let reason = format!("it is a hard link to {}, which does not come before it", shown());
@@ -313,21 +358,13 @@ impl Reader<'_, '_> {
         self.builder.link(dir, name, path, node)
     }
 
-    /// Applies a path if its last name is a whiteout; returns false if it isn't one.
-    fn whiteout(&mut self, path: &[u8]) -> bool {
-        let (parent, name) = split(path);
-        if !self.builder.honours_whiteouts() || whiteout(name).is_none() {
-            return false;
-        }
-        self.last_parent = None;
-        // Without its directory there is nothing to hide.
-        if let Ok((Some(dir), _)) = Way::new(self.builder, Missing::Stop).go(parent) {
-            self.builder.whiteout(dir, name);
-        }
-        true
+    /// Whether an entry is none of the tree: a whiteout, which was applied before, what lies below one
+    /// (bookkeeping of union file systems), or what is excluded.
+    fn is_left_out(&mut self, path: &[u8], is_directory: bool) -> bool {
+        (self.builder.honours_whiteouts() && first_in(path).is_some()) || self.is_excluded(path, is_directory)
     }
 
-    /// Whether an entry is to be left out, by its path or by the path that links resolve it to.
+    /// Whether an entry is excluded, by its path or by the path that links resolve it to.
     fn is_excluded(&mut self, path: &[u8], is_directory: bool) -> bool {
         let excludes = &self.builder.options.excludes;
         if excludes.is_empty() || excludes.covers(path, is_directory) {
@@ -338,15 +375,20 @@ impl Reader<'_, '_> {
         excludes.covers(&[&real, name].join(&b'/'), is_directory)
     }
 
+    /// What a hard link to the path is another name of.
+    fn linked(&mut self, path: &[u8]) -> Option<NodeId> {
+        self.find(path).or_else(|| self.left_out.get(path).copied())
+    }
+
     /// The node at the path; a link at its end is not followed.
     fn find(&mut self, path: &[u8]) -> Option<NodeId> {
         let (parent, name) = split(path);
         let (dir, _) = Way::new(self.builder, Missing::Stop).go(parent).ok()?;
-        if name.is_empty() { dir } else { self.builder.lookup(dir?, name) }
+        if name.is_empty() { dir.map(|dir| dir.node) } else { self.builder.lookup(dir?, name) }
     }
 
     /// The directory at `path`, created with default metadata where there is none.
-    fn make_parents(&mut self, path: &[u8]) -> Result<NodeId, Error> {
+    fn make_parents(&mut self, path: &[u8]) -> Result<Dir, Error> {
         if let Some((known, dir)) = &self.last_parent
             && known == path
         {

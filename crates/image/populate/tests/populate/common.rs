@@ -274,6 +274,22 @@ impl Archive {
         self.push(&header, data)
     }
 
+    pub(crate) fn entry_with_mode(
+        &mut self,
+        flag: u8,
+        name: &str,
+        target: &str,
+        mode: u16,
+        data: &[u8],
+    ) -> &mut Self {
+        let at = self.bytes.len();
+        self.entry(flag, name, target, data);
+        let header = &mut self.bytes[at..at + 512];
+        header[100..108].copy_from_slice(format!("{mode:07o}\0").as_bytes());
+        Self::checksum(header);
+        self
+    }
+
     pub(crate) fn old_sparse(&mut self, name: &str, map: &[(u64, u64)], size: u64, data: &[u8]) -> &mut Self {
         let mut header = Self::header(b'S', name, data.len());
         header[257..265].copy_from_slice(b"ustar  \0");

@@ -25,7 +25,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 /// A layout under construction: files by their paths.
 #[derive(Default)]
-struct Layout {
+pub(crate) struct Layout {
     files: BTreeMap<String, Vec<u8>>,
     manifests: Vec<Value>,
 }
@@ -43,7 +43,7 @@ impl Layout {
     }
 
     /// An image of some archives and the blobs that hold them; returns its descriptor.
-    fn image(&mut self, platform: &str, layers: &[(Vec<u8>, Vec<u8>)]) -> Value {
+    pub(crate) fn image(&mut self, platform: &str, layers: &[(Vec<u8>, Vec<u8>)]) -> Value {
         let (os, arch) = platform.split_once('/').unwrap();
         let ids: Vec<String> = layers.iter().map(|(plain, _)| digest(plain)).collect();
         let config = json!({
@@ -60,7 +60,7 @@ impl Layout {
         self.json(kind, &json!({"schemaVersion": 2, "config": config, "layers": layers}))
     }
 
-    fn tagged(&mut self, mut image: Value, tag: &str) -> &mut Self {
+    pub(crate) fn tagged(&mut self, mut image: Value, tag: &str) -> &mut Self {
         image["annotations"] = json!({"org.opencontainers.image.ref.name": tag});
         self.manifests.push(image);
         self
@@ -74,14 +74,14 @@ impl Layout {
         files
     }
 
-    fn write(&self, at: &Path) {
+    pub(crate) fn write(&self, at: &Path) {
         for (name, bytes) in self.all() {
             write(at.join(name), bytes);
         }
     }
 }
 
-fn packed(tar: &Archive) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn packed(tar: &Archive) -> (Vec<u8>, Vec<u8>) {
     (tar.bytes.clone(), gzip(&tar.bytes))
 }
 

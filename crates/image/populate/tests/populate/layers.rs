@@ -134,6 +134,10 @@ fn the_last_source_describes_the_root() {
 
 /// Layers of entries: a name and its content, or `name -> target`.
 fn layers(layers: &[&[&str]]) -> Tree {
+    build(sources(layers))
+}
+
+fn sources(layers: &[&[&str]]) -> Vec<Source> {
     let layer = |names: &&[&str]| {
         let mut tar = Archive::default();
         for name in *names {
@@ -146,7 +150,7 @@ fn layers(layers: &[&[&str]]) -> Tree {
         }
         tar.finish()
     };
-    build(layers.iter().flat_map(layer).collect())
+    layers.iter().flat_map(layer).collect()
 }
 
 #[test]
@@ -212,4 +216,111 @@ fn what_is_excluded_is_left_out_where_a_link_leads_too() {
     let sources = [lower.finish(), upper.finish()].into_iter().flatten().collect();
     let tree = Tree::build(sources, &options).unwrap();
     assert_eq!(paths(&tree), ["/lib", "/share", "/usr", "/usr/share", "/usr/share/kept"]);
+}
+
+/// What is in a tree that is not a directory: its path, and what it is.
+fn leaves(tree: &Tree) -> Vec<(String, String)> {
+    let all = describe(tree).into_iter().filter(|(_, node)| node.kind != "Directory");
+    all.map(|(path, node)| {
+        let content = String::from_utf8(node.content).unwrap();
+        let what = if node.kind.starts_with("symlink") { node.kind } else { content };
+        (path, what)
+    })
+    .collect()
+}
+
+/// The lower layers of the tests below: a link, a file and a directory that something hides.
+const HIDDEN: &[&str] = &["usr/lib/keep", "d/e/lib -> /usr/lib", "d/e/secret", "d/e/sub/old"];
+
+#[test]
+fn regression_no_path_leads_through_what_an_opaque_directory_hides() {
+    for marker in ["d/.wh..wh..opq", "d/e/.wh..wh..opq", "d/.wh.e", ".wh.d", ".wh..wh..opq"] {
+        let kept = if marker == ".wh..wh..opq" { &[][..] } else { &["/usr/lib/keep"][..] };
+        let expected = |new: &[&str]| {
+            let mut all: Vec<String> = kept.iter().chain(new).map(|path| (*path).to_owned()).collect();
+            all.sort();
+            all
+        };
+        let found = |layers_above: &[&[&str]]| -> Vec<String> {
+            let tree = layers(&[&[HIDDEN], layers_above].concat());
+            leaves(&tree).into_iter().map(|(path, _)| path).collect()
+        };
+        let new = ["/d/e/lib/foo", "/d/e/sub/new"];
+        let entries: &[&str] = &["d/e/lib/foo", "d/e/lib/.wh.keep", "d/e/sub/new"];
+        // In a later layer, two layers later, and in the marker's own, before and after it.
+        assert_eq!(found(&[&[marker], entries]), expected(&new), "{marker}");
+        assert_eq!(found(&[&[marker], &["d/x"], entries]), expected(&["/d/x", new[0], new[1]]), "{marker}");
+        assert_eq!(found(&[&[&[marker], entries].concat()]), expected(&new), "{marker}");
+        assert_eq!(found(&[&[entries, &[marker]].concat()]), expected(&new), "{marker}");
+    }
+}
+
+#[test]
+fn regression_a_hidden_directory_does_not_describe_one_that_returns() {
+    let (mut lower, mut upper, mut above) = (Archive::default(), Archive::default(), Archive::default());
+    lower.pax('x', &[("uid", b"7"), ("SCHILY.xattr.user.a", b"1")]).entry(b'5', "p/z", "", &[]);
+    upper.file("p/.wh..wh..opq", b"");
+    above.file("p/z/g", b"");
+    for layers in [vec![lower.finish(), upper.finish(), above.finish()], {
+        let mut one = Archive::default();
+        one.file("p/z/g", b"").file("p/.wh..wh..opq", b"");
+        vec![lower.finish(), one.finish()]
+    }] {
+        let all = describe(&build(layers.into_iter().flatten().collect()));
+        let z = &all["/p/z"];
+        assert_eq!((z.mode, z.owner, &z.xattrs[..]), (0o755, (0, 0), &[][..]));
+    }
+}
+
+#[test]
+fn regression_a_hard_link_does_not_bring_back_what_is_hidden() {
+    for marker in ["d/.wh..wh..opq", "d/e/.wh.secret", ".wh.d"] {
+        let link = "h = d/e/secret";
+        let stacks: [&[&[&str]]; 3] = [&[&[marker], &[link]], &[&[marker, link]], &[&[link, marker]]];
+        for above in stacks {
+            let error = fails(sources(&[&[&["d/e/secret"][..]], above].concat()));
+            assert!(error.contains("hard link to d/e/secret, which does not come before it"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_whiteout_goes_by_the_path_that_its_own_layer_has() {
+    let lower: &[&str] = &["usr/lib/x", "opt/lib/x", "lib -> usr/lib"];
+    let kept = |upper: &[&str]| -> Vec<String> {
+        let files = leaves(&layers(&[lower, upper])).into_iter().map(|(path, _)| path);
+        files.filter(|path| path.ends_with("/x")).collect()
+    };
+    // Through the link below, in a directory in its place, and through a link in its place: in any order.
+    assert_eq!(kept(&["lib/.wh.x"]), ["/opt/lib/x"]);
+    for upper in [["lib/", "lib/.wh.x"], ["lib/.wh.x", "lib/"]] {
+        assert_eq!(kept(&upper), ["/opt/lib/x", "/usr/lib/x"], "{upper:?}");
+    }
+    for upper in [["lib -> opt/lib", "lib/.wh.x"], ["lib/.wh.x", "lib -> opt/lib"]] {
+        assert_eq!(kept(&upper), ["/usr/lib/x"], "{upper:?}");
+    }
+    for upper in [[".wh.lib", "lib/.wh.x"], ["lib/.wh.x", ".wh.lib"]] {
+        assert_eq!(kept(&upper), ["/opt/lib/x", "/usr/lib/x"], "{upper:?}");
+    }
+}
+
+#[test]
+fn regression_bookkeeping_of_aufs_is_dropped_with_all_below_it() {
+    let entries: &[&str] = &[
+        ".wh..wh.plnk/",
+        ".wh..wh.plnk/12.3",
+        ".wh..wh.orph/",
+        ".wh..wh.orph/gone",
+        ".wh.was/",
+        ".wh.was/in",
+        ".wh..wh.aufs",
+        "d/.wh.b = .wh..wh.aufs",
+        "bin/a = .wh..wh.plnk/12.3",
+        ".wh..wh.plnk/12.4 = bin/a",
+        "bin/b = .wh..wh.plnk/12.4",
+    ];
+    let tree = layers(&[&["was", "d/a", "d/b"], entries]);
+    assert_eq!(paths(&tree), ["/bin", "/bin/a", "/bin/b", "/d", "/d/a"]);
+    assert_eq!(describe(&tree)["/bin/a"].names, ["/bin/a", "/bin/b"]);
+    assert_eq!(describe(&tree)["/bin/b"].content, b".wh..wh.plnk/12.3");
 }

@@ -11,3 +11,4 @@ mod foreign;
 mod hostile;
 mod image;
 mod layers;
+mod stacks;

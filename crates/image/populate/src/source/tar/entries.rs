@@ -61,6 +61,12 @@ impl Entries {
         }
     }
 
+    /// Goes back to the first entry.
+    pub(super) fn restart(&mut self) {
+        (self.at, self.count, self.has_end_mark) = (self.cursor.start(), 0, false);
+        self.global = Pax::default();
+    }
+
     /// Entries read so far, of whatever kind.
     pub(super) const fn count(&self) -> u64 {
         self.count

@@ -9,7 +9,8 @@
 
 use super::names;
 use crate::source::builder::Builder;
-use crate::tree::NodeId;
+use crate::source::visible::Dir;
+use std::collections::HashMap;
 
 /// Symbolic links that are followed in one path (Linux's `MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
@@ -43,7 +44,7 @@ pub(crate) fn directory(
     builder: &mut Builder<'_>,
     path: &[u8],
     makes: bool,
-) -> Result<Option<(NodeId, Vec<u8>)>, Option<crate::Error>> {
+) -> Result<Option<(Dir, Vec<u8>)>, Option<crate::Error>> {
     let missing = if makes { Missing::Add } else { Missing::Stop };
     match Way::new(builder, missing).go(path) {
         Ok((dir, real)) => Ok(dir.map(|dir| (dir, real.unwrap_or_else(|| path.to_vec())))),
@@ -52,12 +53,16 @@ pub(crate) fn directory(
     }
 }
 
+/// What a layer has at real paths, before its entries are in the tree: links with their targets, and directories.
+pub(super) type Listed = HashMap<Vec<u8>, Option<Vec<u8>>>;
+
 /// The resolution of a path in the tree, from its root.
 pub(super) struct Way<'b, 'o> {
     builder: &'b mut Builder<'o>,
     missing: Missing,
+    listed: Option<&'b Listed>,
     /// The directories reached, the root first; `None` for one that is missing.
-    dirs: Vec<Option<NodeId>>,
+    dirs: Vec<Option<Dir>>,
     /// The name of each but the root.
     path: Vec<Vec<u8>>,
     links: u32,
@@ -65,12 +70,19 @@ pub(super) struct Way<'b, 'o> {
 
 impl<'b, 'o> Way<'b, 'o> {
     pub(super) fn new(builder: &'b mut Builder<'o>, missing: Missing) -> Self {
-        Self { builder, missing, dirs: vec![Some(NodeId::ROOT)], path: Vec::new(), links: 0 }
+        let root = builder.root();
+        Self { builder, missing, listed: None, dirs: vec![Some(root)], path: Vec::new(), links: 0 }
+    }
+
+    /// The same with these links and directories over those of the tree.
+    pub(super) fn over(mut self, listed: &'b Listed) -> Self {
+        self.listed = Some(listed);
+        self
     }
 
     /// Walks to the directory at `path`. Returns it, unless it is missing and that is ignored, and its real
     /// path if a link was followed.
-    pub(super) fn go(mut self, path: &[u8]) -> Result<(Option<NodeId>, Option<Vec<u8>>), Stop> {
+    pub(super) fn go(mut self, path: &[u8]) -> Result<(Option<Dir>, Option<Vec<u8>>), Stop> {
         let mut rest: Vec<Vec<u8>> = names(path).rev().map(<[u8]>::to_vec).collect();
         while let Some(name) = rest.pop() {
             match self.link(&name) {
@@ -101,19 +113,25 @@ impl<'b, 'o> Way<'b, 'o> {
         Ok((self.here(), followed))
     }
 
-    fn here(&self) -> Option<NodeId> {
+    fn here(&self) -> Option<Dir> {
         self.dirs.last().copied().flatten()
     }
 
-    /// The target of `name`, if it is a visible link.
+    /// The target of `name`, if it is a link.
     fn link(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let dir = self.here()?;
-        let target = self.builder.target(self.builder.lookup(dir, name)?)?;
-        (!self.builder.is_hidden(dir, name)).then(|| target.to_vec())
+        if let Some(said) = self.listed.and_then(|listed| listed.get(&self.real_path(name))) {
+            return said.clone();
+        }
+        self.builder.target(self.builder.lookup(self.here()?, name)?).map(<[u8]>::to_vec)
+    }
+
+    /// The path of `name` in this directory.
+    fn real_path(&self, name: &[u8]) -> Vec<u8> {
+        self.path.iter().map(Vec::as_slice).chain([name]).collect::<Vec<_>>().join(&b'/')
     }
 
     /// The directory `name` in this one.
-    fn step(&mut self, name: &[u8]) -> Result<Option<NodeId>, Stop> {
+    fn step(&mut self, name: &[u8]) -> Result<Option<Dir>, Stop> {
         let Some(dir) = self.here() else { return Ok(None) };
         let known = self.builder.lookup(dir, name);
         if let Some(node) = known
@@ -122,7 +140,7 @@ impl<'b, 'o> Way<'b, 'o> {
             if self.missing == Missing::Make {
                 self.builder.touch(dir, name);
             }
-            return Ok(known);
+            return Ok(Some(self.builder.below(dir, node)));
         }
         match self.missing {
             Missing::Stop => Err(Stop::NoWay),
@@ -131,8 +149,9 @@ impl<'b, 'o> Way<'b, 'o> {
             // This layer itself says that it is something else; a layer below is overruled.
             Missing::Make if known.is_some() && !self.builder.is_from_below(dir, name) => Err(Stop::NoWay),
             Missing::Make | Missing::Add => {
-                let shown = self.path.iter().map(Vec::as_slice).chain([name]).collect::<Vec<_>>().join(&b'/');
-                self.builder.put_default_directory(dir, name, &shown).map(Some).map_err(Stop::Refused)
+                let shown = self.real_path(name);
+                let made = self.builder.put_default_directory(dir, name, &shown).map_err(Stop::Refused)?;
+                Ok(Some(self.builder.below(dir, made)))
             }
         }
     }
