@@ -70,15 +70,15 @@ impl<'a> Split<'a> {
         let block_room = block_size.map_or(0, |size| size.len() - size_of::<raw::Header>() - END);
         let needed: usize = attrs.iter().map(cost).sum();
         let no_room = NoRoom { needed, room: inode_room + block_room };
+        if needed > no_room.room {
+            return Err(no_room);
+        }
         let mut order: Vec<&Attr> = attrs.iter().collect();
         order.sort_by(|a, b| rank(&a.name).cmp(&rank(&b.name)).then_with(|| a.name.cmp(&b.name)));
 
         let split = Self::first_fit(&order, inode_room);
         if split.fits(block_room) {
             return Ok(split);
-        }
-        if needed > no_room.room {
-            return Err(no_room);
         }
         let split = Self::fullest(&order, inode_room).ok_or(no_room)?;
         if split.fits(block_room) { Ok(split) } else { Err(no_room) }

@@ -20,7 +20,18 @@ pub fn spilled(
     inode_space: usize,
     block_size: BlockSize,
 ) -> Result<Vec<usize>, NoRoom> {
-    let mut entries = attrs.to_vec();
+    first_out(attrs, may_move, block_size, |attrs| needs_block(attrs, inode_space, Some(block_size)))
+}
+
+/// The values that go, the largest first: those that no block could hold, and as many more as must for `fits` to
+/// agree. Fewer bytes always fit where more do, so their number is searched for by bisection: an archive can give
+/// a file a million of attributes.
+fn first_out(
+    attrs: &[Attr],
+    may_move: impl Fn(&Attr) -> bool,
+    block_size: BlockSize,
+    mut fits: impl FnMut(&[Attr]) -> Result<bool, NoRoom>,
+) -> Result<Vec<usize>, NoRoom> {
     let mut movable: Vec<(usize, usize)> = attrs
         .iter()
         .enumerate()
@@ -30,26 +41,33 @@ pub fn spilled(
             _ => None,
         })
         .collect();
-    // The largest is the last, and of equal ones the first in the list.
-    movable.sort_by_key(|(len, i)| (*len, std::cmp::Reverse(*i)));
-    let mut out = Vec::new();
-    loop {
-        let too_large = movable.last().is_some_and(|(len, _)| aligned(*len) > block_size.len() - BESIDE);
-        let fits = if too_large { Ok(true) } else { needs_block(&entries, inode_space, Some(block_size)) };
-        match (fits, movable.pop()) {
-            (Ok(_), Some((len, i))) if too_large => out.push(name_only(&mut entries, i, len)),
-            (Ok(_), _) => return Ok(out),
-            (Err(_), Some((len, i))) => out.push(name_only(&mut entries, i, len)),
-            (Err(no_room), None) => return Err(no_room),
+    // Of equal ones the first in the list goes first.
+    movable.sort_by_key(|(len, i)| (std::cmp::Reverse(*len), *i));
+    let mut fit = |out: usize| fits(&without(attrs, &movable[..out]));
+    let mut out = movable.partition_point(|(len, _)| aligned(*len) > block_size.len() - BESIDE);
+    if fit(out).is_err() {
+        let (mut few, mut enough) = (out, movable.len());
+        fit(enough)?;
+        while few + 1 < enough {
+            let half = few.midpoint(enough);
+            *if fit(half).is_ok() { &mut enough } else { &mut few } = half;
         }
+        out = enough;
     }
+    Ok(movable[..out].iter().map(|(_, i)| *i).collect())
 }
 
-/// Leaves the entry of an attribute whose value lies elsewhere; which inode holds it makes no difference
-/// here.
-fn name_only(entries: &mut [Attr], i: usize, len: usize) -> usize {
-    entries[i].value = Value::Inode { inode: InodeNr::ROOT, size: low32(u64_of(len)), hash: 0 };
-    i
+/// The attributes with only the entries of these; which inodes hold their values makes no difference here.
+fn without(attrs: &[Attr], out: &[(usize, usize)]) -> Vec<Attr> {
+    let mut lens = vec![None; attrs.len()];
+    out.iter().for_each(|(len, i)| lens[*i] = Some(low32(u64_of(*len))));
+    let entry = |(attr, len): (&Attr, Option<u32>)| match len {
+        Some(size) => {
+            Attr { name: attr.name.clone(), value: Value::Inode { inode: InodeNr::ROOT, size, hash: 0 } }
+        }
+        None => attr.clone(),
+    };
+    attrs.iter().zip(lens).map(entry).collect()
 }
 
 #[cfg(test)]
@@ -79,6 +97,57 @@ mod tests {
         let three = [attr("user.a", 2000), attr("user.b", 3000), attr("user.c", 60_000)];
         assert_eq!(spill(&three, &[]), Ok(vec![2, 1]));
         assert_eq!(spill(&three, &["user.b"]), Ok(vec![2, 0]), "stored values stay");
+    }
+
+    /// What the largest values that go are, found by moving one after the other.
+    fn one_by_one(attrs: &[Attr]) -> Result<Vec<usize>, NoRoom> {
+        let mut order: Vec<usize> = (0..attrs.len()).collect();
+        order.sort_by_key(|i| std::cmp::Reverse(stored_len(&attrs[*i])));
+        let lens: Vec<_> = order.iter().map(|i| (stored_len(&attrs[*i]), *i)).collect();
+        (0..=order.len())
+            .map(|out| needs_block(&without(attrs, &lens[..out]), 96, Some(BlockSize::KIB4)).map(|_| out))
+            .reduce(|found, next| found.or(next))
+            .unwrap()
+            .map(|out| order[..out].to_vec())
+    }
+
+    fn stored_len(attr: &Attr) -> usize {
+        let Value::Inline(value) = &attr.value else { panic!("a value of its own") };
+        value.len()
+    }
+
+    #[test]
+    fn as_few_go_as_must() {
+        for count in [1, 2, 3, 7, 20, 100] {
+            for len in [1, 5, 40, 300, 1500] {
+                let attrs: Vec<Attr> =
+                    (0..count).map(|n| attr(&format!("user.{n}"), len + n * len / 7)).collect();
+                assert_eq!(spill(&attrs, &[]), one_by_one(&attrs), "{count} of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn regression_work_does_not_grow_with_the_square_of_the_attributes() {
+        let work = |count: usize, room: usize| {
+            let attrs: Vec<Attr> = (0..count).map(|n| attr(&format!("user.{n}"), 8)).collect();
+            let mut seen = 0;
+            let out = first_out(
+                &attrs,
+                |_| true,
+                BlockSize::KIB4,
+                |attrs| {
+                    seen += attrs.len();
+                    let inline = attrs.iter().filter(|attr| matches!(attr.value, Value::Inline(_))).count();
+                    if inline <= room { Ok(true) } else { Err(NoRoom { needed: inline, room }) }
+                },
+            );
+            assert_eq!(out.unwrap().len(), count - room);
+            seen
+        };
+        for room in [0, 3] {
+            assert!(work(16_000, room) < 32 * work(1_000, room), "{room}");
+        }
     }
 
     #[test]
