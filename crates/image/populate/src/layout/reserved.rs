@@ -25,8 +25,9 @@ pub(super) struct Reserved {
     rest: RangeSet<u64>,
     /// Blocks set apart.
     total: u64,
-    /// What was taken of them, in any order.
+    /// What was taken of them, in any order, and how many blocks that is.
     taken: Vec<Range<u64>>,
+    taken_blocks: u64,
 }
 
 /// A part of a file: its blocks, and where they lie if they keep their place.
@@ -45,13 +46,14 @@ impl Reserved {
             rest: free.filter(|range| !range.is_empty()).collect(),
             total: 0,
             taken: Vec::new(),
+            taken_blocks: 0,
         };
         let own = |id: &NodeId| Some(*id) != load.stand_in && load.tree.first_equal(*id).is_none();
         for id in load.tree.ids().filter(own) {
             let Some(old) = kept.old(id) else { continue };
             let mut held = Held::default();
             content_ranges(load, volume.sb.geometry(), id, &mut |range| {
-                for extent in old.extents.iter().filter(|extent| !extent.unwritten) {
+                for extent in touching(&old.extents, &range, Extent::end).filter(|extent| !extent.unwritten) {
                     reserved.keep(&range, extent, &mut held.extents);
                 }
             });
@@ -103,7 +105,7 @@ impl Reserved {
     /// The parts of a node's blocks that keep their place, and those between.
     pub(super) fn pieces(&self, id: NodeId, mut blocks: Range<u64>) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        for extent in &self.nodes[id.index()].extents {
+        for extent in touching(&self.nodes[id.index()].extents, &blocks.clone(), Extent::end) {
             let first = u64::from(extent.logical.get());
             let (start, end) = (blocks.start.max(first), blocks.end.min(extent.end()));
             if start >= end {
@@ -124,6 +126,7 @@ impl Reserved {
     /// Notes that blocks set apart are used.
     pub(super) fn take(&mut self, place: BlockNr, len: u64) {
         self.taken.push(place.get()..place.get() + len);
+        self.taken_blocks += len;
     }
 
     /// A block for the node's map.
@@ -142,7 +145,7 @@ impl Reserved {
 
     /// Blocks used of those set apart.
     pub(super) fn taken(&self) -> Blocks {
-        Blocks::new(self.taken.iter().map(|range| range.end - range.start).sum())
+        Blocks::new(self.taken_blocks)
     }
 
     /// `used` with what was taken here, in order, and how many blocks were set apart and not used.
@@ -150,5 +153,76 @@ impl Reserved {
         let unused = Blocks::new(self.total) - self.taken();
         let all: RangeSet<u64> = used.into_iter().chain(self.taken).collect();
         (all.into_iter().collect(), unused)
+    }
+}
+
+/// The extents, in order, that have some of these blocks; `end` gives the block behind one. A sparse file has a
+/// million of ranges and of extents, so those before the range are not looked at one by one.
+fn touching<'e, F: Fn(&Extent) -> u64>(
+    extents: &'e [Extent],
+    blocks: &Range<u64>,
+    end: F,
+) -> impl Iterator<Item = &'e Extent> + use<'e, F> {
+    let (first, behind) = (extents.partition_point(|extent| end(extent) <= blocks.start), blocks.end);
+    extents[first..].iter().take_while(move |extent| u64::from(extent.logical.get()) < behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Every second block, each an extent.
+    fn extents(count: u32) -> Vec<Extent> {
+        let one = |n: u32| Extent {
+            logical: LogicalBlock::new(2 * n),
+            len: 1,
+            physical: BlockNr::new(u64::from(5 * n)),
+            unwritten: false,
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn extents_of_a_range_are_those_that_share_blocks_with_it() {
+        let extents = extents(10);
+        let of = |range: Range<u64>| -> Vec<u32> {
+            touching(&extents, &range, Extent::end).map(|extent| extent.logical.get()).collect()
+        };
+        assert_eq!(of(0..5), [0, 2, 4]);
+        assert_eq!(of(3..7), [4, 6]);
+        assert_eq!((of(3..4), of(18..30), of(19..30)), (vec![], vec![18], vec![]));
+    }
+
+    #[test]
+    fn regression_ranges_and_extents_are_not_compared_each_with_each() {
+        let looks = |count: u32| {
+            let (extents, looks) = (extents(count), Cell::new(0));
+            for n in 0..u64::from(count) {
+                let end = |extent: &Extent| {
+                    looks.set(looks.get() + 1);
+                    extent.end()
+                };
+                assert_eq!(touching(&extents, &(2 * n..2 * n + 1), end).count(), 1);
+            }
+            looks.get()
+        };
+        assert!(looks(16_000) < 24 * looks(1_000));
+    }
+
+    #[test]
+    fn regression_what_is_taken_is_summed_as_it_is_taken() {
+        let mut reserved = Reserved {
+            nodes: vec![Held { map_nodes: vec![BlockNr::new(40)], ..Held::default() }],
+            rest: RangeSet::new(),
+            total: 12,
+            taken: Vec::new(),
+            taken_blocks: 0,
+        };
+        reserved.take(BlockNr::new(7), 3);
+        reserved.take(BlockNr::new(20), 5);
+        assert_eq!(reserved.map_node(NodeId::ROOT), Some(BlockNr::new(40)));
+        assert_eq!(reserved.taken(), Blocks::new(9));
+        assert_eq!(reserved.finish(vec![10..12]), (vec![7..12, 20..25, 40..41], Blocks::new(3)));
     }
 }
