@@ -22,12 +22,19 @@ pub(crate) struct XattrSets {
 }
 
 impl XattrSets {
-    /// The stored form of a set.
+    /// The stored form of a set; of several attributes of one name the last one counts.
     pub(crate) fn store(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, Error> {
         if xattrs.is_empty() {
             return Ok(0);
         }
-        xattrs.sort_unstable();
+        xattrs.sort_by(|a, b| a.name.cmp(&b.name));
+        xattrs.dedup_by(|later, earlier| {
+            let is_same = later.name == earlier.name;
+            if is_same {
+                std::mem::swap(later, earlier);
+            }
+            is_same
+        });
         if let Some(known) = self.numbers.get(&*xattrs) {
             return Ok(*known);
         }
@@ -50,9 +57,7 @@ impl XattrSets {
 
     /// The stored form of a set with these attributes set in it: each replaces one of its name.
     pub(crate) fn with(&mut self, stored: u32, added: &[Xattr]) -> Result<u32, Error> {
-        let is_kept = |old: &&Xattr| added.iter().all(|new| new.name != old.name);
-        let kept = self.get(stored).iter().filter(is_kept);
-        let xattrs = kept.chain(added).cloned().collect();
+        let xattrs = self.get(stored).iter().chain(added).cloned().collect();
         self.store(xattrs)
     }
 
@@ -81,5 +86,12 @@ mod tests {
         assert_eq!(sets.get(b), [xattr(b"user.a", b"3"), xattr(b"user.b", b"1")]);
         assert_eq!(sets.with(b, &[xattr(b"user.a", b"2")]).unwrap(), a);
         assert_eq!((sets.store(Vec::new()).unwrap(), sets.get(0)), (0, &[][..]));
+    }
+
+    #[test]
+    fn regression_of_two_attributes_of_one_name_the_last_one_counts() {
+        let mut sets = XattrSets::default();
+        let twice = sets.with(0, &[xattr(b"user.a", b"2"), xattr(b"user.b", b""), xattr(b"user.a", b"1")]);
+        assert_eq!(sets.get(twice.unwrap()), [xattr(b"user.a", b"1"), xattr(b"user.b", b"")]);
     }
 }
