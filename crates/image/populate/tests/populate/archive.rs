@@ -343,3 +343,21 @@ fn an_archive_that_changes_after_the_scan_is_noticed() {
     let error = content.verify().unwrap_err().to_string();
     assert!(error.contains("a.tar: it became shorter"), "{error}");
 }
+
+#[test]
+fn regression_an_attribute_that_libarchive_wrote_twice_is_one() {
+    for reversed in [false, true] {
+        let mut records: Vec<(&str, &[u8])> = vec![
+            ("LIBARCHIVE.xattr.user.a%20b", b"eA=="),
+            ("SCHILY.xattr.user.a%20b", b"x"),
+            ("SCHILY.xattr.user.c", b"y"),
+        ];
+        if reversed {
+            records.reverse();
+        }
+        let mut tar = Archive::default();
+        tar.pax('x', &records).file("f", b"x");
+        let xattrs = describe(&build(tar.finish()))["/f"].xattrs.clone();
+        assert_eq!(xattrs, [("user.a b".to_owned(), b"x".to_vec()), ("user.c".to_owned(), b"y".to_vec())]);
+    }
+}

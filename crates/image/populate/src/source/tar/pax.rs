@@ -7,7 +7,7 @@
 use super::encoding;
 use super::sparse::SparseRecords;
 use crate::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// The pax records of an entry.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,10 @@ const XATTR_VALUE_MAX: usize = 64 << 10;
 /// The most bytes of attributes that one entry may have; far more than a volume can store.
 const XATTRS_MAX: usize = 16 << 20;
 
+/// What is before the name of an attribute.
+const SCHILY: &[u8] = b"SCHILY.xattr.";
+const LIBARCHIVE: &[u8] = b"LIBARCHIVE.xattr.";
+
 const RECORD: &str = "a pax record is not of the form LENGTH KEY=VALUE";
 const NUMBER: &str = "a pax record's value is not a number in range";
 const TIME: &str = "a pax record's value is not a time";
@@ -41,15 +45,22 @@ const TIME: &str = "a pax record's value is not a time";
 impl Pax {
     /// Takes in the records of one extension header.
     pub(super) fn read(&mut self, mut records: &[u8]) -> Result<(), &'static str> {
+        let mut fields = Vec::new();
         while !records.is_empty() {
             let digits = records.iter().position(|byte| *byte == b' ').ok_or(RECORD)?;
             let len = decimal(&records[..digits]).and_then(|len| usize::try_from(len).ok()).ok_or(RECORD)?;
             let record = records.get(digits + 1..len).ok_or(RECORD)?;
             let record = record.strip_suffix(b"\n").ok_or(RECORD)?;
             let equals = record.iter().position(|byte| *byte == b'=').ok_or(RECORD)?;
-            self.record(&record[..equals], &record[equals + 1..])?;
+            fields.push((&record[..equals], &record[equals + 1..]));
             records = &records[len..];
         }
+        // libarchive writes an attribute twice, both times with its name escaped, which SCHILY's is elsewhere not.
+        let names: HashSet<&[u8]> =
+            fields.iter().filter_map(|(key, _)| key.strip_prefix(LIBARCHIVE)).collect();
+        let is_twice = |key: &[u8]| key.strip_prefix(SCHILY).is_some_and(|name| names.contains(name));
+        fields.retain(|(key, _)| !is_twice(key));
+        fields.into_iter().try_for_each(|(key, value)| self.record(key, value))?;
         if self.xattrs.values().any(|value| value.len() > XATTR_VALUE_MAX) {
             return Err("the value of an extended attribute is longer than 64 KiB");
         }
@@ -97,9 +108,9 @@ impl Pax {
     }
 
     fn prefixed_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
-        if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
+        if let Some(name) = key.strip_prefix(SCHILY) {
             self.xattrs.insert(encoding::keyword(name).into(), value.into());
-        } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
+        } else if let Some(name) = key.strip_prefix(LIBARCHIVE) {
             let value = encoding::base64(value).ok_or("the value of an extended attribute is not base64")?;
             self.xattrs.insert(encoding::percent(name).into(), value.into());
         } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
