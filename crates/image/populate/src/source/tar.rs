@@ -156,6 +156,10 @@ impl Reader<'_, '_> {
                         is lost";
             self.builder.warn(&[], text);
         }
+        if self.entries.has_more() {
+            let text = "bytes that are not zero follow the end mark of the archive, and were not read";
+            self.builder.warn(&[], text);
+        }
         Ok(())
     }
 
@@ -201,16 +205,10 @@ impl Reader<'_, '_> {
 
     /// Where the data of an entry lies; the entry behind it is next.
     fn data(&mut self, entry: &mut Entry) -> Result<Data, Error> {
-        let Entry { header_at, header, pax, name, .. } = entry;
-        let kind = self.entry_type(header, name)?;
+        let kind = self.entry_type(&entry.header, &entry.name)?;
+        let stored = self.entries.stored(entry)?;
+        let Entry { header_at, header, pax, .. } = entry;
         let cursor = &mut self.entries.cursor;
-        let stored = match kind {
-            Type::File | Type::OldSparse | Type::DumpDirectory | Type::Label => match pax.size {
-                Some(size) => size,
-                None => header.size().map_err(|reason| cursor.fault(*header_at, reason))?,
-            },
-            _ => 0,
-        };
         let start = *header_at + BLOCK_LEN;
         let map = match kind {
             Type::OldSparse => Some(SparseMap::old(header, cursor, *header_at, start, stored)?),

@@ -361,3 +361,30 @@ fn regression_an_attribute_that_libarchive_wrote_twice_is_one() {
         assert_eq!(xattrs, [("user.a b".to_owned(), b"x".to_vec()), ("user.c".to_owned(), b"y".to_vec())]);
     }
 }
+
+#[test]
+fn regression_a_hard_link_of_a_pax_archive_may_have_its_data() {
+    for body in [&[0; 2048][..], b"text", &[b'x'; 700]] {
+        let mut tar = Archive::default();
+        tar.file("d1", body)
+            .pax('x', &[("mtime", b"1.5")])
+            .entry(b'1', "d2", "d1", body)
+            .file("last", b"kept");
+        let all = describe(&build(tar.finish()));
+        assert_eq!((all["/d2"].names.len(), &*all["/last"].content), (2, &b"kept"[..]));
+    }
+}
+
+#[test]
+fn regression_nothing_behind_a_block_of_zeros_is_lost_in_silence() {
+    // Before pax, a hard link had a size and no data: data that is there is no entry.
+    let mut tar = Archive::default();
+    tar.file("d1", b"x").entry(b'1', "d2", "d1", &[[0; 1024], [b'z'; 1024]].concat()).file("last", b"lost");
+    assert!(fails(tar.finish()).contains("another archive follows"));
+    let mut tar = Archive::default();
+    tar.file("a", b"x").bytes.extend([0; 1024]);
+    tar.bytes.extend([b'z'; 600]);
+    let tree = build(vec![stream(tar.bytes)]);
+    let warning = "test.tar: bytes that are not zero follow the end mark of the archive, and were not read";
+    assert_eq!(tree.warnings(), [warning]);
+}

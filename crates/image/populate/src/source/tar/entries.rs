@@ -45,6 +45,9 @@ pub(super) struct Entries {
     long_target: Option<Vec<u8>>,
     count: u64,
     has_end_mark: bool,
+    /// Whether there was an extended header of pax so far.
+    is_pax: bool,
+    has_more: bool,
 }
 
 impl Entries {
@@ -58,12 +61,15 @@ impl Entries {
             long_target: None,
             count: 0,
             has_end_mark: false,
+            is_pax: false,
+            has_more: false,
         }
     }
 
     /// Goes back to the first entry.
     pub(super) fn restart(&mut self) {
-        (self.at, self.count, self.has_end_mark) = (self.cursor.start(), 0, false);
+        (self.at, self.count) = (self.cursor.start(), 0);
+        (self.has_end_mark, self.is_pax, self.has_more) = (false, false, false);
         self.global = Pax::default();
     }
 
@@ -75,6 +81,27 @@ impl Entries {
     /// Whether the end was marked, as it must be. Known once there are no more entries.
     pub(super) const fn has_end_mark(&self) -> bool {
         self.has_end_mark
+    }
+
+    /// Whether bytes that are not zero follow the end mark. Known once there are no more entries.
+    pub(super) const fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// How many bytes of data an entry has in the archive. A hard link of pax may have those of its file again;
+    /// before pax it had their number, and no data.
+    pub(super) fn stored(&self, entry: &Entry) -> Result<u64, Error> {
+        let has_data = match entry.header.type_flag() {
+            0 | b'0' | b'7' => !entry.name.ends_with(b"/"),
+            b'1' => self.is_pax,
+            b'D' | b'S' | b'V' => true,
+            _ => false,
+        };
+        match entry.pax.size {
+            _ if !has_data => Ok(0),
+            Some(size) => Ok(size),
+            None => entry.header.size().map_err(|reason| self.cursor.fault(entry.header_at, reason)),
+        }
     }
 
     /// The next entry; its user skips its data. `None` at the end.
@@ -89,6 +116,7 @@ impl Entries {
             if !header.checksum_matches() {
                 return Err(self.fault("the checksum of a header is wrong"));
             }
+            self.is_pax |= matches!(header.type_flag(), b'x' | b'X' | b'g');
             match header.type_flag() {
                 b'x' | b'X' => {
                     let records = self.extension(&header)?;
@@ -138,19 +166,16 @@ impl Entries {
         self.cursor.fault(self.at, reason)
     }
 
-    /// Refuses another archive behind the end mark.
+    /// Refuses another archive behind the end mark, and notes whether there is anything else.
     fn refuse_another(&mut self) -> Result<(), Error> {
         let mut at = self.at + BLOCK_LEN;
         while at < self.at.saturating_add(RECORD_MAX) && self.cursor.require(at + BLOCK_LEN, "").is_ok() {
             let header = self.cursor.header(at)?;
-            if !header.is_end() {
-                return match header.checksum_matches() {
-                    true => Err(self
-                        .cursor
-                        .fault(at, "another archive follows: give each as a source of its own")),
-                    false => Ok(()),
-                };
+            if !header.is_end() && header.checksum_matches() {
+                let reason = "another archive follows: give each as a source of its own";
+                return Err(self.cursor.fault(at, reason));
             }
+            self.has_more |= !header.is_end();
             at += BLOCK_LEN;
         }
         Ok(())

@@ -32,14 +32,11 @@ impl Members {
         let mut members = HashMap::new();
         while let Some(entry) = entries.next()? {
             let Ok(name) = clean(&entry.name) else { continue };
+            let (start, len) = (entry.header_at + BLOCK_LEN, entries.stored(&entry)?);
+            let end = start.saturating_add(len);
+            entries.skip_to(end)?;
             let member = match entry.header.type_flag() {
-                0 | b'0' | b'7' => {
-                    let stored = entry.header.size().map_err(|reason| entries.fault(reason))?;
-                    let start = entry.header_at + BLOCK_LEN;
-                    let end = start.saturating_add(entry.pax.size.unwrap_or(stored));
-                    entries.skip_to(end)?;
-                    Member::File(start..end)
-                }
+                0 | b'0' | b'7' => Member::File(start..end),
                 b'1' => Member::Link(entry.target),
                 b'2' => Member::Link(beside(&name, &entry.target)),
                 _ => continue,
