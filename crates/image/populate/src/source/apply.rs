@@ -277,6 +277,9 @@ impl Applier<'_, '_, '_> {
         if !change.xattrs.is_empty() {
             node.xattrs = self.builder.xattr_sets.with(node.xattrs, &change.xattrs)?;
         }
+        if change.mode.is_some() {
+            node.xattrs = self.builder.xattr_sets.chmod(node.xattrs, node.mode)?;
+        }
         Ok(())
     }
 

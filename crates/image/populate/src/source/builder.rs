@@ -302,7 +302,7 @@ impl<'o> Builder<'o> {
         if let Some(root) = self.options.root.filter(|_| dir == NodeId::ROOT) {
             meta = root;
         }
-        let xattrs = self.xattr_set(draft.xattrs)?;
+        let xattrs = self.xattr_set(draft.xattrs, meta.mode)?;
         let old = &self.nodes[dir.index()];
         let mut node = self.node_of(old.kind, meta, xattrs);
         (node.parent, node.name) = (old.parent, old.name);
@@ -348,7 +348,7 @@ impl<'o> Builder<'o> {
             DraftKind::Fifo => NodeKind::Fifo,
             DraftKind::Socket => NodeKind::Socket,
         };
-        let xattrs = self.xattr_set(draft.xattrs)?;
+        let xattrs = self.xattr_set(draft.xattrs, meta.mode)?;
         let node = self.node_of(kind, meta, xattrs);
         self.nodes.push(node);
         Ok(NodeId::new(id))
@@ -469,8 +469,8 @@ impl<'o> Builder<'o> {
         Ok(next)
     }
 
-    /// The stored form of a set, without what ext4 can't store.
-    fn xattr_set(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, Error> {
+    /// The stored form of the set of a node with a mode, without what ext4 can't store.
+    fn xattr_set(&mut self, mut xattrs: Vec<Xattr>, mode: u16) -> Result<u32, Error> {
         if self.options.no_attributes {
             return Ok(0);
         }
@@ -481,7 +481,8 @@ impl<'o> Builder<'o> {
             }
             fits
         });
-        self.xattr_sets.store(xattrs)
+        let stored = self.xattr_sets.store(xattrs)?;
+        self.xattr_sets.chmod(stored, mode)
     }
 
     /// Applies `name` in `dir` if it is a whiteout; returns false if it is an ordinary name.

@@ -5,10 +5,12 @@
 
 use crate::error::Error;
 use crate::tree::Xattr;
+use hectare_ext4::acl::Acl;
 use hectare_units::{low32, u64_of, usize_of};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// The most bytes of extended attributes that a tree keeps in memory.
 const LEN_MAX: u64 = 1 << 30;
 
@@ -59,6 +61,17 @@ impl XattrSets {
     pub(crate) fn with(&mut self, stored: u32, added: &[Xattr]) -> Result<u32, Error> {
         let xattrs = self.get(stored).iter().chain(added).cloned().collect();
         self.store(xattrs)
+    }
+
+    /// The stored form of a set after a change of its node's mode: an access ACL follows it.
+    pub(crate) fn chmod(&mut self, stored: u32, mode: u16) -> Result<u32, Error> {
+        // What is no ACL is refused when the set is laid out.
+        let acl = self.get(stored).iter().find(|xattr| &*xattr.name == ACL_ACCESS);
+        let Some(mut acl) = acl.and_then(|xattr| Acl::from_xattr(&xattr.value).ok().flatten()) else {
+            return Ok(stored);
+        };
+        acl.chmod(mode);
+        self.with(stored, &[Xattr { name: ACL_ACCESS.into(), value: acl.to_xattr().into() }])
     }
 
     /// All sets, by number.

@@ -388,3 +388,39 @@ fn regression_nothing_behind_a_block_of_zeros_is_lost_in_silence() {
     let warning = "test.tar: bytes that are not zero follow the end mark of the archive, and were not read";
     assert_eq!(tree.warnings(), [warning]);
 }
+
+/// The access ACL of a node, and its mode.
+fn acl_of(node: &Described) -> (u16, Vec<(hectare_ext4::acl::Tag, u8)>) {
+    let value = &node.xattrs.iter().find(|(name, _)| name == "system.posix_acl_access").unwrap().1;
+    let acl = hectare_ext4::acl::Acl::from_xattr(value).unwrap().unwrap();
+    (node.mode, acl.entries().iter().map(|entry| (entry.tag, entry.perm)).collect())
+}
+
+#[test]
+fn regression_a_mode_that_is_set_counts_for_the_access_acl() {
+    use hectare_ext4::acl::Tag;
+    let acl: &[(&str, &[u8])] =
+        &[("SCHILY.acl.access", b"user::rw-,user:1000:rw-,group::r--,mask::rw-,other::r--")];
+    let spec = |text: &str| vec![hectare_populate::Spec::parse(b"spec", text.as_bytes()).unwrap()];
+    let expected =
+        [(Tag::UserObj, 6), (Tag::User(1000), 6), (Tag::GroupObj, 4), (Tag::Mask, 4), (Tag::Other, 0)];
+    for options in [
+        Options { modes: Some(hectare_populate::ModeChange::parse("0640").unwrap()), ..Options::default() },
+        Options { specs: spec("#mtree\n. mode=0640\n./f mode=0640\n"), ..Options::default() },
+        Options { specs: spec(" 0 0 0640\nf 0 0 0640\n"), ..Options::default() },
+    ] {
+        let mut tar = Archive::default();
+        tar.pax('x', acl).entry(b'5', "./", "", &[]).pax('x', acl).file("f", b"x");
+        let all = describe(&Tree::build(tar.finish(), &options).unwrap());
+        for path in ["", "/f"] {
+            assert_eq!(acl_of(&all[path]), (0o640, expected.to_vec()), "{path:?}");
+        }
+    }
+    let root =
+        hectare_populate::Meta { mode: 0o600, ..build(Vec::new()).meta(hectare_populate::NodeId::ROOT) };
+    let mut tar = Archive::default();
+    tar.pax('x', acl).entry(b'5', "./", "", &[]).file("f", b"x");
+    let all =
+        describe(&Tree::build(tar.finish(), &Options { root: Some(root), ..Options::default() }).unwrap());
+    assert_eq!(acl_of(&all[""]).1[3..], [(Tag::Mask, 0), (Tag::Other, 0)]);
+}
