@@ -12,7 +12,7 @@
 //! wanted. In the layers of a container image they always have their meaning.
 //!
 //! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the source
-//! directory, and no path has to be stored.
+//! directory, and no path has to be stored, but those of files that later layers link.
 
 mod add;
 mod addition;

@@ -17,7 +17,7 @@ use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use hectare_host::Identity;
 use hectare_units::{Bytes, u64_of, usize_of};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A file, directory or other object of a tree; 0 is the root.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -188,7 +188,8 @@ impl Node {
 /// Where a file's bytes are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileData {
-    /// In a directory, under the node's own path. Inode, device and time show whether it is still the same
+    /// In a directory, under the node's own path or one that was kept ([`Tree::linked`]).
+    /// Inode, device and time show whether it is still the same
     /// file.
     Folder { inode: u64, mtime: PackedTime, segments: u32, place: u16 },
     /// In an archive, from byte `at` on, segments one after the other.
@@ -264,6 +265,8 @@ pub struct Tree {
     pub(crate) xattr_sets: Vec<Box<[Xattr]>>,
     pub(crate) files: Vec<FileData>,
     pub(crate) host_files: Vec<HostFile>,
+    /// Paths in their directories, by their data, of files that later layers linked.
+    pub(crate) linked: HashMap<u32, Box<[u8]>>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
     pub(crate) places: Vec<SourceDevice>,

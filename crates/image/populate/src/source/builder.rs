@@ -87,6 +87,8 @@ pub(crate) struct Builder<'o> {
     pub(crate) xattr_sets: XattrSets,
     pub(crate) files: Vec<FileData>,
     pub(crate) host_files: Vec<HostFile>,
+    /// Paths in their directories of files that later layers link.
+    pub(crate) linked: HashMap<u32, Box<[u8]>>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
     pub(crate) places: Vec<SourceDevice>,
@@ -120,6 +122,7 @@ impl<'o> Builder<'o> {
             xattr_sets: XattrSets::default(),
             files: Vec::new(),
             host_files: Vec::new(),
+            linked: HashMap::new(),
             lists: SegmentLists::default(),
             sources: Vec::new(),
             places: Vec::new(),
@@ -277,6 +280,16 @@ impl<'o> Builder<'o> {
             return Err(self.refused(path, fault));
         }
         self.set_entry(dir, name, node)
+    }
+
+    /// Keeps the path of a file that may get another name: that may be the one that comes first in the tree, and
+    /// the file of a directory stays where it is.
+    pub(crate) fn keep_path(&mut self, node: NodeId, path: &[u8]) {
+        if let NodeKind::File { data, .. } = self.nodes[node.index()].kind
+            && matches!(self.files[usize_of(data)], FileData::Folder { .. })
+        {
+            self.linked.entry(data).or_insert_with(|| path.into());
+        }
     }
 
     fn set_entry(&mut self, dir: Dir, name: &[u8], node: NodeId) -> Result<(), Error> {

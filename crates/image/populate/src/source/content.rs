@@ -53,6 +53,17 @@ impl Tree {
     pub fn opener(&self) -> Opener<'_> {
         Opener { tree: self, dir: None, quiet: true }
     }
+
+    /// The path in its directory of a file that a later layer has linked.
+    fn kept_path(&self, node: NodeId) -> Option<&[u8]> {
+        let NodeKind::File { data, .. } = self.node(node).kind else { return None };
+        self.linked.get(&data).map(|path| &**path)
+    }
+
+    /// The path of a file in the directory it comes from.
+    fn source_path(&self, node: NodeId) -> Vec<u8> {
+        self.kept_path(node).map_or_else(|| self.path(node), <[u8]>::to_vec)
+    }
 }
 
 impl<'t> Opener<'t> {
@@ -95,8 +106,16 @@ impl<'t> Opener<'t> {
         let SourceHandle::Folder { root, .. } = handle else {
             unreachable!("data of a directory comes from a directory");
         };
+        let failed = |errno: Errno| Error::io_listed(handle.shown(&tree.source_path(node)), "open", errno);
+        if let Some(path) = tree.kept_path(node) {
+            let (parent, name) = path
+                .iter()
+                .rposition(|byte| *byte == b'/')
+                .map_or((&[][..], path), |at| (&path[..at], &path[at + 1..]));
+            let dir = root.reach(parent).map_err(failed)?;
+            return dir.open_file(name, &mut self.quiet).map_err(failed);
+        }
         let parent = tree.parent(node);
-        let failed = |errno: Errno| Error::io_listed(handle.shown(&tree.path(node)), "open", errno);
         let dir = match self.dir.take() {
             Some((known_source, known, dir)) if known_source == source && known == parent => dir,
             _ => root.reach(&tree.path(parent)).map_err(failed)?,
@@ -197,7 +216,7 @@ impl Content<'_> {
     /// The file as named in errors; for an archive that changed, the archive.
     fn shown(&self) -> ShownPath {
         match &self.file {
-            File::Own { source, .. } => source.shown(&self.tree.path(self.node)),
+            File::Own { source, .. } => source.shown(&self.tree.source_path(self.node)),
             File::Host { named, .. } => ShownPath::new(&named.path),
             File::Archive { source, .. } => source.shown(&[]),
         }

@@ -39,6 +39,7 @@ impl Builder<'_> {
             xattr_sets,
             files: self.files,
             host_files: self.host_files,
+            linked: self.linked,
             lists: self.lists,
             sources: self.sources,
             places: self.places,

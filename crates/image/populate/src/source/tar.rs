@@ -375,14 +375,18 @@ impl Reader<'_, '_> {
 
     /// What a hard link to the path is another name of.
     fn linked(&mut self, path: &[u8]) -> Option<NodeId> {
-        self.find(path).or_else(|| self.left_out.get(path).copied())
-    }
-
-    /// The node at the path; a link at its end is not followed.
-    fn find(&mut self, path: &[u8]) -> Option<NodeId> {
         let (parent, name) = split(path);
-        let (dir, _) = Way::new(self.builder, Missing::Stop).go(parent).ok()?;
-        if name.is_empty() { dir.map(|dir| dir.node) } else { self.builder.lookup(dir?, name) }
+        let way = Way::new(self.builder, Missing::Stop).go(parent).ok();
+        let Some((dir, real)) = way.and_then(|(dir, real)| Some((dir?, real))) else {
+            return self.left_out.get(path).copied();
+        };
+        if name.is_empty() {
+            return Some(dir.node);
+        }
+        let Some(node) = self.builder.lookup(dir, name) else { return self.left_out.get(path).copied() };
+        let names: Vec<&[u8]> = names(real.as_deref().unwrap_or(parent)).chain([name]).collect();
+        self.builder.keep_path(node, &names.join(&b'/'));
+        Some(node)
     }
 
     /// The directory at `path`, created with default metadata where there is none.

@@ -324,3 +324,26 @@ fn regression_bookkeeping_of_aufs_is_dropped_with_all_below_it() {
     assert_eq!(describe(&tree)["/bin/a"].names, ["/bin/a", "/bin/b"]);
     assert_eq!(describe(&tree)["/bin/b"].content, b".wh..wh.plnk/12.3");
 }
+
+#[test]
+fn regression_a_link_of_a_later_layer_leaves_a_file_where_its_directory_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let lower = dir.path().join("lower");
+    fill(&lower, &["b/file", "c/file"]);
+    let above: &[&[&str]] =
+        &[&["a/link = b/file", "z/link = c/file"], &["a/more = z/link", "b/.wh.file", ".wh.c"]];
+    for layers in [&above[..1], above] {
+        let tree = build([vec![folder(&lower)], sources(layers)].into_iter().flatten().collect());
+        let all = describe(&tree);
+        assert_eq!(all["/a/link"].content, b"b/file of lower");
+        assert_eq!(all["/z/link"].content, b"c/file of lower");
+        assert_eq!(layers.len() == 2, !all.contains_key("/b/file") && all.contains_key("/a/more"));
+    }
+    fs::remove_file(lower.join("c/file")).unwrap();
+    let tree =
+        build([vec![folder(&lower)], sources(&[&["a/link = b/file"]])].into_iter().flatten().collect());
+    write(lower.join("b/file"), "longer than it was when it was read");
+    let link = tree.find(b"a/link").unwrap();
+    let error = tree.opener().open(link).unwrap().verify().unwrap_err().to_string();
+    assert!(error.contains("lower/b/file: it grew"), "{error}");
+}
