@@ -3,6 +3,8 @@
 //!
 //! The owners inside an image belong to another system, so lists show numbers.
 
+use hectare_units::owner_number;
+
 /// The files that give names to numbers.
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
@@ -56,14 +58,8 @@ fn login(user: &str) -> Result<Owner, String> {
     found.ok_or_else(|| format!("'{user}:' needs a name in {USERS}, for its login group; give USER:GROUP"))
 }
 
-/// A number of a user, group or project: not the highest one, which stands for none.
-pub(crate) fn id(text: &str) -> Option<u32> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|id| digits && *id != u32::MAX)
-}
-
 fn number(text: &str, file: &str, what: &str) -> Result<u32, String> {
-    if let Some(number) = id(text) {
+    if let Some(number) = owner_number(text.as_bytes()) {
         return Ok(number);
     }
     let lines = std::fs::read_to_string(file).unwrap_or_default();

@@ -99,3 +99,29 @@ mod tests {
         assert_eq!(InodeNr::from_disk(2), Some(InodeNr::ROOT));
     }
 }
+
+/// The number that stands for no user, group or project: `chown` leaves an owner as it is for it.
+pub const NO_OWNER: u32 = u32::MAX;
+
+/// The number of a user, group or project from its decimal digits: not [`NO_OWNER`].
+#[must_use]
+pub fn owner_number(text: &[u8]) -> Option<u32> {
+    let text = str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    text.parse().ok().filter(|number| *number != NO_OWNER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_digits_and_not_the_highest_number() {
+        assert_eq!(
+            [&b"0"[..], b"007", b"4294967294"].map(owner_number),
+            [Some(0), Some(7), Some(u32::MAX - 1)]
+        );
+        for wrong in [&b""[..], b"+7", b"-1", b" 7", b"x", b"\xff", b"4294967295", b"4294967296"] {
+            assert_eq!(owner_number(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -29,7 +29,7 @@ pub use block::{BlockNr, BlockSize, Blocks, ClusterNr, Clusters, LogicalBlock};
 pub use bytes::Bytes;
 pub use convert::{high32, index_of, join32, low8, low16, low32, u64_of, usize_of};
 pub use hex::hex;
-pub use ids::{GroupNr, InodeNr, TxnId};
+pub use ids::{GroupNr, InodeNr, NO_OWNER, TxnId, owner_number};
 pub use memory::OutOfMemory;
 pub use table::OnceTable;
 pub use thread::thread_number;

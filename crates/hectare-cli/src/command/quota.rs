@@ -9,6 +9,7 @@ use crate::size_arg::parse_size;
 use crate::write_args::{Looking, Writing};
 use hectare_device::os::OsStrExt;
 use hectare_engine::{QuotaKind, QuotaLimits, QuotaReport, QuotaResource};
+use hectare_units::owner_number;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -83,7 +84,7 @@ impl Target {
             QuotaKind::User => passwd::uid(id),
             QuotaKind::Group => passwd::gid(id),
             QuotaKind::Project => {
-                passwd::id(id).ok_or_else(|| format!("'{id}' is not the number of a project"))
+                owner_number(id.as_bytes()).ok_or_else(|| format!("'{id}' is not the number of a project"))
             }
         };
         let id = id.map(number).transpose()?;

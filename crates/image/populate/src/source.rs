@@ -60,6 +60,7 @@ use crate::tree::Tree;
 use builder::{Builder, LayerKind};
 use checks::Checks;
 use container::Container;
+use hectare_units::NO_OWNER;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::Read;
@@ -128,6 +129,10 @@ impl Tree {
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
         if sources.len() + options.specs.len() + 3 > usize::from(u16::MAX) {
             return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 3 });
+        }
+        if let Some((uid, gid)) = options.owner.filter(|(uid, gid)| [*uid, *gid].contains(&NO_OWNER)) {
+            let (value, reason) = (format!("{uid}:{gid}"), "4294967295 stands for no user or group");
+            return Err(Error::Option { option: "--owner", value, reason });
         }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::{attributes, types};
 use hectare_mkfs::{FormatOptions, FsType, InodeCount, apply_extended, parse_features, parse_size};
 use hectare_populate::{Addition, Excludes, FileContexts, ModeChange, Options, Platform, Spec as TreeSpec};
-use hectare_units::{BlockSize, Bytes};
+use hectare_units::{BlockSize, Bytes, owner_number};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -516,7 +516,7 @@ pub(crate) fn partition_name(text: &str) -> std::result::Result<String, String> 
 }
 
 fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
-    let number = |text: &str| text.parse().ok().filter(|id| *id != u32::MAX);
+    let number = |text: &str| owner_number(text.as_bytes());
     let pair = text.split_once(':').and_then(|(uid, gid)| number(uid).zip(number(gid)));
     pair.ok_or_else(|| format!("{text:?}: give two numbers, UID:GID"))
 }

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, ShownPath};
 use hectare_device::os::OsStrExt;
+use hectare_units::owner_number;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 
@@ -60,9 +61,7 @@ impl Addition {
         let fault = |reason: &str| refused(&self.argument, format!("'{shown}' {reason}"));
         let digits = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
         let number = |value: &str| {
-            // The highest number stands for nobody.
-            let number = value.parse().ok().filter(|id| digits(value) && *id != u32::MAX);
-            number.ok_or_else(|| fault("is not the number of a user or group"))
+            owner_number(value.as_bytes()).ok_or_else(|| fault("is not the number of a user or group"))
         };
         match text.split_once('=') {
             Some(("mode", value)) => {

@@ -38,7 +38,7 @@ use entries::{Entries, Entry};
 use foreign::DESCRIPTION_MAX;
 use header::{BLOCK_LEN, Header};
 use hectare_ext4::acl::Acl;
-use hectare_units::{low16, u64_of};
+use hectare_units::{NO_OWNER, low16, u64_of};
 pub(crate) use members::Members;
 use pax::Pax;
 use place::{Missing, Stop, Way};
@@ -48,8 +48,6 @@ use whiteouts::{Whiteouts, first_in};
 
 /// The longest path that is taken: Linux's `PATH_MAX` without its final NUL.
 const PATH_MAX: usize = 4095;
-/// What `chown` takes for "unchanged", and no user or group has.
-const NO_ID: u32 = u32::MAX;
 const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
@@ -415,7 +413,7 @@ fn meta(header: &Header, pax: &Pax) -> Result<Meta, &'static str> {
         None => Timestamp::at(header.mtime()?),
     };
     let (uid, gid) = (pax.uid.map_or_else(|| header.uid(), Ok)?, pax.gid.map_or_else(|| header.gid(), Ok)?);
-    if [uid, gid].contains(&NO_ID) {
+    if [uid, gid].contains(&NO_OWNER) {
         return Err("its owner or group is 4294967295, which Linux takes for none");
     }
     Ok(Meta {

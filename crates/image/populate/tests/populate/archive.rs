@@ -424,3 +424,21 @@ fn regression_a_mode_that_is_set_counts_for_the_access_acl() {
         describe(&Tree::build(tar.finish(), &Options { root: Some(root), ..Options::default() }).unwrap());
     assert_eq!(acl_of(&all[""]).1[3..], [(Tag::Mask, 0), (Tag::Other, 0)]);
 }
+
+#[test]
+fn regression_specifications_refuse_the_owner_that_stands_for_none() {
+    for text in [
+        "#mtree\n./a type=file uid=4294967295 gid=0 mode=0644\n",
+        "#mtree\n./a type=file uid=0 gid=4294967295 mode=0644\n",
+        "/a f 644 4294967295 0 - - - - -\n",
+        "/a f 644 0 4294967295 - - - - -\n",
+        "a 4294967295 0 0644\n",
+        "a 0 4294967295 0644\n",
+    ] {
+        let error = hectare_populate::Spec::parse(b"spec", text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("4294967295"), "{error}");
+    }
+    let options = Options { owner: Some((7, u32::MAX)), ..Options::default() };
+    let error = Tree::build(Vec::new(), &options).unwrap_err().to_string();
+    assert!(error.contains("--owner \"7:4294967295\""), "{error}");
+}

@@ -2,6 +2,8 @@
 //!
 //! Lines end with LF or CRLF, the last one also with the file. Numbers of lines count from 1.
 
+use hectare_units::owner_number;
+
 /// The lines of a text, with their numbers.
 pub(crate) fn numbered(text: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -25,7 +27,7 @@ pub(super) fn number(word: &[u8], radix: u32) -> Option<u64> {
 
 /// A user's or group's number, or `root`.
 pub(super) fn owner(word: &[u8]) -> Option<u32> {
-    if word == b"root" { Some(0) } else { number(word, 10)?.try_into().ok() }
+    if word == b"root" { Some(0) } else { owner_number(word) }
 }
 
 /// Permissions in octal.

@@ -15,6 +15,7 @@ use crate::source::spec::digest::{Digest, DigestValue, UNCHECKED};
 use crate::source::spec::entry::{Change, Entry, EntryKind, Missing};
 use crate::source::spec::lines::number;
 use crate::time::Timestamp;
+use hectare_units::owner_number;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keywords that say nothing of an image, with or without a value.
@@ -160,8 +161,8 @@ impl Keywords {
 
     fn owner(&self, id: &[u8], name: &[u8]) -> Result<Option<u32>, String> {
         if let Some(value) = self.get(id) {
-            let parsed = number(value, 10).and_then(|n| u32::try_from(n).ok());
-            return parsed.map(Some).ok_or_else(|| format!("{} is no number of an owner", shown(value)));
+            let parsed = owner_number(value).map(Some);
+            return parsed.ok_or_else(|| format!("{} is not the number of an owner", shown(value)));
         }
         match self.get(name) {
             None => Ok(None),
