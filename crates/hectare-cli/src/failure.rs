@@ -2,7 +2,12 @@
 //!
 //! A failure is one line that names the object and the reason; `main` prints it after `hectare: ` and exits
 //! with 1. Commands that walk a tree print a line for each file they had to leave out, continue, and end with
-//! [`Failure::Told`]. A closed standard output (`hectare ls ... | head`) is no failure at all.
+//! [`Failure::Told`].
+//!
+//! Standard output can fail, too: its reader goes (`hectare ls ... | head`), or a disk is full. That ends a
+//! listing, whose work is to print, and is no failure if its reader has gone. What a command says about other
+//! work is no reason to leave that work undone: it goes on and ends with its own exit code, and what was not
+//! printed is [noted](note_unprinted).
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -18,8 +23,6 @@ pub enum Failure {
     Usage(String),
     /// What was compared differs; nothing to print, exit code 1.
     Different,
-    /// One line to print: a comparison came to no result, exit code 2.
-    Undecided(String),
     /// A line to print, if there is one, and an exit code of its own.
     Ended {
         /// The line.
@@ -27,19 +30,30 @@ pub enum Failure {
         /// The exit code.
         code: u8,
     },
-    /// Standard output was closed by its reader.
-    ReaderGone,
+    /// Standard output takes no more: the reason, or none if its reader has gone.
+    Output(Option<String>),
 }
 
 /// What a command ends with.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
+    /// Of an error of standard output.
+    pub(crate) fn of_output(error: &std::io::Error) -> Self {
+        Self::Output((error.kind() != std::io::ErrorKind::BrokenPipe).then(|| reason(error)))
+    }
+
     /// `what: reason`. Errors of devices begin with the name of the image already.
     pub fn of(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
         let (what, reason) = (format!("{what}: "), reason.to_string());
         Self::Line(if reason.starts_with(&what) { reason } else { what + &reason })
     }
+}
+
+/// The system's message, without the error number.
+pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// The name that lines on standard error begin with.
@@ -48,6 +62,22 @@ static PROGRAM: OnceLock<&'static str> = OnceLock::new();
 /// Sets the name that lines on standard error begin with: `hectare` unless it is called.
 pub(crate) fn speak_as(program: &'static str) {
     let _ = PROGRAM.set(program); // the first name stays
+}
+
+/// Why standard output did not take what was said about work that went on.
+static UNPRINTED: OnceLock<String> = OnceLock::new();
+
+/// Notes that standard output did not take what was said about work that goes on, and why. A reader that has
+/// gone gives no reason: it has read what it wanted.
+pub(crate) fn note_unprinted(reason: Option<String>) {
+    if let Some(reason) = reason {
+        let _ = UNPRINTED.set(reason); // the first reason stays
+    }
+}
+
+/// Why standard output did not take all that was said about work that went on, if so.
+pub(crate) fn unprinted() -> Option<String> {
+    UNPRINTED.get().cloned()
 }
 
 /// Prints one line on standard error. Nothing can be done if that fails.

@@ -214,7 +214,7 @@ impl Image {
         // Allocates what is buffered.
         self.volume.sync().map_err(|error| Failure::of(self.name(), error))?;
         let Some(explanation) = self.volume.explanation() else { return Ok(()) };
-        let mut out = Output::new();
+        let mut out = Output::report();
         write!(out, "{}", lines(&explanation, last, Detail::Short))?;
         out.finish()
     }

@@ -137,15 +137,15 @@ pub fn main() -> ExitCode {
     let arguments = command::find::spelt(arguments, at);
     let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
     if let Err(failure) = os::check_arguments(&arguments) {
-        return reporter.end(failure);
+        return reporter.end(Err(failure));
     }
     if version::is_asked(&arguments) {
-        return version::print().map_or_else(|failure| reporter.end(failure), |()| ExitCode::SUCCESS);
+        return reporter.end(version::print());
     }
     let parsed = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
-        Err(error) => error.exit(),
+        Err(error) => return reporter.help(&error),
     };
     let Cli { max_memory, reconnect_timeout, store, tls, physical_volumes, cache, takeover, command } =
         parsed;
@@ -156,10 +156,7 @@ pub fn main() -> ExitCode {
     takeover.apply();
     let done = max_memory.apply().and_then(|()| tls.apply()).and_then(|()| command.run(Cli::command));
     store::print_costs();
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => reporter.end(failure),
-    }
+    reporter.end(done)
 }
 
 #[cfg(test)]

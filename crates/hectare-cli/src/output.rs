@@ -1,6 +1,11 @@
 //! Standard output: buffered, silent about a closed reader, and safe for names on a terminal.
+//!
+//! There are two kinds. A *listing* is the command's work, which ends where it can't be printed. A *report* is
+//! about work that is done, or goes on: what standard output does not take of it is dropped and noted, so that
+//! no write, close or verdict depends on whether somebody reads.
 
-use crate::failure::{Failure, Outcome};
+pub use crate::failure::reason;
+use crate::failure::{Failure, Outcome, note_unprinted};
 use crate::name::{inert, shown};
 use hectare_device::check_output_place;
 use hectare_device::os::OsStrExt;
@@ -13,20 +18,34 @@ use std::path::Path;
 pub struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     terminal: bool,
+    /// Whether the command goes on where standard output takes no more.
+    goes_on: bool,
 }
 
 impl Output {
-    /// Standard output.
-    #[allow(clippy::new_without_default)] // locking standard output is no default
-    pub fn new() -> Self {
+    /// Standard output of a command whose work is to print, and that ends where it can't.
+    #[must_use]
+    pub fn listing() -> Self {
+        Self::of(false)
+    }
+
+    /// Standard output of a command that changes or judges something: what it says is dropped where it can't be
+    /// printed.
+    #[must_use]
+    pub fn report() -> Self {
+        Self::of(true)
+    }
+
+    fn of(goes_on: bool) -> Self {
         let stdout = std::io::stdout();
         let terminal = stdout.is_terminal();
-        Self { writer: BufWriter::with_capacity(1 << 16, stdout.lock()), terminal }
+        Self { writer: BufWriter::with_capacity(1 << 16, stdout.lock()), terminal, goes_on }
     }
 
     /// Writes raw bytes.
     pub fn bytes(&mut self, bytes: &[u8]) -> Outcome {
-        self.writer.write_all(bytes).map_err(failed)
+        let written = self.writer.write_all(bytes);
+        self.taken(written)
     }
 
     /// Writes a file name: quoted where it could disturb a terminal, else raw.
@@ -36,7 +55,8 @@ impl Output {
 
     /// Formats into the output; `write!` and `writeln!` come here.
     pub fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) -> Outcome {
-        self.writer.write_fmt(arguments).map_err(failed)
+        let written = self.writer.write_fmt(arguments);
+        self.taken(written)
     }
 
     /// Writes a value as JSON in which no character is hidden, and ends the output.
@@ -60,16 +80,20 @@ impl Output {
 
     /// Flushes the output.
     pub fn finish(mut self) -> Outcome {
-        self.writer.flush().map_err(failed)
+        let flushed = self.writer.flush();
+        self.taken(flushed)
     }
-}
 
-#[allow(clippy::needless_pass_by_value)] // shaped for map_err
-fn failed(error: std::io::Error) -> Failure {
-    if error.kind() == std::io::ErrorKind::BrokenPipe {
-        return Failure::ReaderGone;
+    /// What becomes of the command after a write.
+    fn taken(&self, written: std::io::Result<()>) -> Outcome {
+        match written.map_err(|error| Failure::of_output(&error)) {
+            Err(Failure::Output(reason)) if self.goes_on => {
+                note_unprinted(reason);
+                Ok(())
+            }
+            other => other,
+        }
     }
-    Failure::of("standard output", reason(&error))
 }
 
 /// Writes pieces of JSON, none of which ends inside a character.
@@ -126,10 +150,4 @@ pub fn write_file(path: &Path, content: &[u8]) -> Outcome {
     check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
     std::fs::write(path, content)
         .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))
-}
-
-/// The system's message, without the error number.
-pub fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }

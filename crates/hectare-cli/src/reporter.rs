@@ -1,12 +1,12 @@
 //! The end of a command: its exit code, and the one line that says what went wrong.
 //!
-//! Failures exit with 1, a wrong command line with 2. So does a comparison that fails, as with diff and cmp,
-//! where 1 means a difference. With `--json` the last line on standard error is an
-//! object with the members `error` and `exit`, so that a program that reads the output can read the failure,
-//! too. Lines about parts that were left out ([`LeftOut`](crate::failure::LeftOut)), and notes, come before
+//! Failures exit with 1, a wrong command line with 2. Where 1 is a verdict, a failure exits otherwise: with 2
+//! from a comparison, as with diff and cmp, and with 8 from a repair, as with e2fsck. With `--json` the last
+//! line on standard error is an object with the members `error` and `exit`, so that a program that reads the
+//! output can read the failure, too. Lines about parts that were left out ([`LeftOut`](crate::failure::LeftOut)), and notes, come before
 //! it, as text.
 
-use crate::failure::{Failure, speak_as, tell};
+use crate::failure::{Failure, Outcome, speak_as, tell, unprinted};
 use crate::mount_helper::called;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
@@ -15,7 +15,11 @@ use std::process::ExitCode;
 
 const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
-/// As e2fsck ends.
+const DIFFERENT: u8 = 1;
+/// Where [`DIFFERENT`] is a verdict.
+const UNDECIDED: u8 = 2;
+/// As e2fsck ends, where 1 means that something was mended.
+const REPAIR_FAILED: u8 = 8;
 const REPAIR_MISUSED: u8 = 16;
 /// For a program: the lines that people read as the error have been printed already.
 const INCOMPLETE: &str = "the output is incomplete: the lines before this one name what was left out";
@@ -23,6 +27,8 @@ const INCOMPLETE: &str = "the output is incomplete: the lines before this one na
 /// How a command reports its end.
 pub struct Reporter {
     json: bool,
+    /// The exit code of a failure.
+    failed: u8,
     /// The exit code of a wrong command line.
     misused: u8,
     /// The command whose help explains the command line.
@@ -43,7 +49,9 @@ impl Reporter {
         if stands_in {
             reporter.misused = FAILED;
         } else if reporter.is_for("repair") {
-            reporter.misused = REPAIR_MISUSED;
+            (reporter.failed, reporter.misused) = (REPAIR_FAILED, REPAIR_MISUSED);
+        } else if reporter.is_for("diff") {
+            reporter.failed = UNDECIDED;
         }
         reporter
     }
@@ -56,7 +64,7 @@ impl Reporter {
         let command = options().filter_map(|argument| argument.to_str()).find(|name| is_command(name));
         let help =
             [Some(program), command, Some("--help")].into_iter().flatten().collect::<Vec<_>>().join(" ");
-        Self { json: options().any(|argument| argument == "--json"), misused: MISUSED, help }
+        Self { json: options().any(|argument| argument == "--json"), failed: FAILED, misused: MISUSED, help }
     }
 
     /// Whether the command line is of this command.
@@ -68,6 +76,14 @@ impl Reporter {
     /// do.
     pub fn misuse(&self, error: &clap::Error) -> ExitCode {
         self.line(&self.explained(error), self.misused)
+    }
+
+    /// Prints the help or the version that the parser was asked for.
+    pub fn help(&self, asked: &clap::Error) -> ExitCode {
+        match asked.use_stderr() {
+            true => asked.exit(),
+            false => self.end(asked.print().map_err(|error| Failure::of_output(&error))),
+        }
     }
 
     /// The line that says what is wrong with a command line.
@@ -90,16 +106,27 @@ impl Reporter {
         format!("see `{}`", self.help)
     }
 
-    /// Reports a failure.
-    pub fn end(&self, failure: Failure) -> ExitCode {
+    /// Reports how a command ended. Its exit code is that of its work; if that succeeded, and standard output
+    /// did not take all that was said about it, that is the failure.
+    pub fn end(&self, done: Outcome) -> ExitCode {
+        let lost = |reason: String| format!("standard output: {reason}");
+        let failure = match (done, unprinted().map(lost)) {
+            (Ok(()), None) => return ExitCode::SUCCESS,
+            (Ok(()), Some(line)) => Failure::Line(line),
+            (Err(failure), unprinted) => {
+                unprinted.iter().for_each(tell);
+                failure
+            }
+        };
         match failure {
-            Failure::ReaderGone => ExitCode::SUCCESS,
-            Failure::Told if self.json => self.line(INCOMPLETE, FAILED),
-            Failure::Told | Failure::Different => ExitCode::from(FAILED),
-            Failure::Line(line) => self.line(&line, FAILED),
+            Failure::Output(None) => ExitCode::SUCCESS,
+            Failure::Output(Some(reason)) => self.line(&lost(reason), self.failed),
+            Failure::Told if self.json => self.line(INCOMPLETE, self.failed),
+            Failure::Told => ExitCode::from(self.failed),
+            Failure::Different => ExitCode::from(DIFFERENT),
+            Failure::Line(line) => self.line(&line, self.failed),
             Failure::Ended { line: Some(line), code } => self.line(&line, code),
             Failure::Ended { line: None, code } => ExitCode::from(code),
-            Failure::Undecided(line) => self.line(&line, MISUSED),
             Failure::Usage(message) => self.line(&format!("{message}; {}", self.see()), self.misused),
         }
     }

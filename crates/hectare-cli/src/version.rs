@@ -18,7 +18,7 @@ pub(crate) fn is_asked(arguments: &[OsString]) -> bool {
 }
 
 pub(crate) fn print() -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::listing();
     for (name, value) in lines() {
         match name {
             "" => writeln!(out, "{value}")?,

@@ -110,7 +110,7 @@ impl Arguments {
             tell(line);
             return Ok(());
         }
-        let mut out = Output::new();
+        let mut out = Output::report();
         writeln!(out, "{line}")?;
         out.finish()
     }
@@ -141,7 +141,7 @@ fn image_config<'a>(arguments: &'a Arguments, tree: &'a Tree) -> Outcome<Option<
 /// Reports what sources that were only verified hold.
 fn verified(arguments: &Arguments, tree: &Tree) -> Outcome {
     let totals = tree.totals();
-    let mut out = Output::new();
+    let mut out = Output::report();
     if arguments.json {
         return out.json(&Verified {
             data: totals.data.get(),
@@ -274,7 +274,7 @@ fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>, changed: Option<u6
             bytes: part.bytes.get(),
             hint: part.hint,
         };
-        return Output::new().json(&Json {
+        return Output::report().json(&Json {
             size: image.size().get(),
             free,
             data: totals.data.get(),
@@ -297,7 +297,7 @@ fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>, changed: Option<u6
 }
 
 fn explain(explanation: &Explanation) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::report();
     for part in &explanation.parts {
         let percent = 100.0 * ratio(part.bytes, explanation.total);
         let hint = if part.hint.is_empty() { String::new() } else { format!("  ({})", part.hint) };

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::listing();
     read_each_verified(&arguments.places, &arguments.looking, arguments.verify, |image, place| {
         print(image, &place.path, &mut out)
     })?;

@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let options = Options { threads: threads.unwrap_or(NonZeroUsize::MIN), ..Options::default() };
     let report = judged.check(&options).map_err(|error| Failure::of(&name, error))?;
     if arguments.json {
-        Output::new().json(&json(&report, &arguments.image))?;
+        Output::report().json(&json(&report, &arguments.image))?;
     } else {
         print(&report, &name)?;
     }
@@ -179,7 +179,7 @@ fn json(report: &Report, image: &Path) -> Json {
 }
 
 fn print(report: &Report, name: &str) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::report();
     for problem in &report.problems {
         writeln!(out, "{problem}")?;
     }

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, mut program: clap::Command) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut program, "hectare", &mut text);
-    let mut out = Output::new();
+    let mut out = Output::listing();
     out.bytes(&text)?;
     out.finish()
 }

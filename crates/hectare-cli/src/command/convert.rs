@@ -4,7 +4,6 @@ use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, refuse_wrapped, whole_device};
 use crate::name::shown;
 use crate::new_disk::{Kind, NewDisk};
-use crate::output::Output;
 use crate::partition_args::Part;
 use crate::progress::Progress;
 use hectare_device::os::OsStrExt;
@@ -48,13 +47,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let disk = arguments.part.of(whole)?;
     let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
     if kind == Kind::Simg {
-        NewDisk::sparse_image_of(&*disk, &arguments.target, overwrite)?;
-        return Output::new().finish();
+        return NewDisk::sparse_image_of(&*disk, &arguments.target, overwrite);
     }
     let new = NewDisk::create(&arguments.target, kind, disk.len(), overwrite)?;
     copy(&*disk, new.device())?;
-    new.finish()?;
-    Output::new().finish()
+    new.finish()
 }
 
 /// Copies all that is not zero to a device that is.

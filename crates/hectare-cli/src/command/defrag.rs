@@ -95,7 +95,7 @@ fn run_files(arguments: &Arguments, inside: &[ImagePath], mounted: &[&OsString])
     let mut mover = Mover {
         arguments,
         left_out: &left_out,
-        out: Output::new(),
+        out: Output::report(),
         progress: Progress::new("moving"),
         seen: HashSet::new(),
         files: 0,

@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 inodes_free: inodes.available,
             })
             .collect();
-        return Output::new().json(&rows);
+        return Output::listing().json(&rows);
     }
     let text = |value: u64| match (arguments.inodes, arguments.human) {
         (true, _) => value.to_string(),
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     } else {
         [if arguments.human { "Size" } else { "1K-blocks" }, "Used", "Available", "Use%"]
     };
-    let mut out = Output::new();
+    let mut out = Output::listing();
     writeln!(out, "{:>14} {:>14} {:>14} {:>5} Image", head[0], head[1], head[2], head[3])?;
     for (path, space, inodes) in rows {
         let fill = if arguments.inodes { inodes } else { space };

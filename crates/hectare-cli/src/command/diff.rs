@@ -41,27 +41,23 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    compare(arguments).map_err(|failure| match failure {
-        Failure::Line(line) => Failure::Undecided(line),
-        // There was something to read.
-        Failure::ReaderGone => Failure::Different,
-        other => other,
-    })
-}
-
-fn compare(arguments: &Arguments) -> Outcome {
     let old = Directory::open(&arguments.old, &arguments.looking)?;
     let new = Directory::open(&arguments.new, &arguments.looking)?;
     let (show_old, show_new) = (|path: &[u8]| old.show(path), |path: &[u8]| new.show(path));
     let trees = (old.tree(&show_old), new.tree(&show_new));
     let ignored = Ignored { times: arguments.ignore_times };
     let mut comparison = Comparison::new(&trees.0, &trees.1, ignored);
-    let mut report = Report { out: Output::new(), array: arguments.json.then(JsonArray::default), count: 0 };
+    let mut report =
+        Report { out: Output::listing(), array: arguments.json.then(JsonArray::default), count: 0 };
     let result = report.run(&mut comparison);
     let count = report.count;
-    report.finish(result.is_err())?;
-    result?;
-    if count == 0 { Ok(()) } else { Err(Failure::Different) }
+    let finished = report.finish(result.is_err());
+    match result.and(finished) {
+        // A reader that has gone wants no more differences; the verdict stands.
+        Ok(()) | Err(Failure::Output(None)) if count > 0 => Err(Failure::Different),
+        Err(Failure::Output(None)) => Ok(()),
+        other => other,
+    }
 }
 
 /// The differences that are being printed.

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let left_out = LeftOut::default();
     let mut summer = Summer {
         arguments,
-        out: Output::new(),
+        out: Output::listing(),
         json: JsonArray::default(),
         counted: HashSet::new(),
         sums: vec![0],

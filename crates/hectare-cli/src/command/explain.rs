@@ -153,9 +153,9 @@ fn tell(arguments: &Arguments, name: &str, explanations: &[Explanation]) -> Outc
     write(arguments.svg.as_deref(), || svg::draw(&picture::scene(name, explanations)))?;
     write(arguments.html.as_deref(), || page::draw(name, explanations, last))?;
     if arguments.json {
-        return Output::new().json(&explanations);
+        return Output::listing().json(&explanations);
     }
-    let mut out = Output::new();
+    let mut out = Output::listing();
     let detail = if arguments.verbose { Detail::Full } else { Detail::Short };
     for (at, explanation) in explanations.iter().enumerate() {
         write!(out, "{}{}", if at > 0 { "\n" } else { "" }, lines(explanation, last, detail))?;

@@ -134,7 +134,7 @@ struct Finder<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let (left_out, mut out, mut json) = (LeftOut::default(), Output::new(), JsonArray::default());
+    let (left_out, mut out, mut json) = (LeftOut::default(), Output::listing(), JsonArray::default());
     let found = read_each(&arguments.places, &arguments.looking, |image, place| {
         let root = image.resolve(&place.path, false)?;
         let (left_out, out, json) = (&left_out, &mut out, &mut json);

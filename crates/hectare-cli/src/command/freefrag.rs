@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let free_blocks = image.volume().superblock().free_blocks().get();
     let report = Report { geometry, free_blocks, space, chunks };
     if arguments.json {
-        Output::new().json(&report.json(&arguments.image))?;
+        Output::report().json(&report.json(&arguments.image))?;
     } else {
         report.print(&arguments.image)?;
     }
@@ -130,7 +130,7 @@ impl Report<'_> {
     }
 
     fn print(&self, image: &std::path::Path) -> Outcome {
-        let mut out = Output::new();
+        let mut out = Output::report();
         let (blocks, block) = (self.geometry.blocks_count.get(), self.geometry.block_size.bytes().get());
         let kib = |blocks: u64| blocks * block / 1024;
         write!(out, "Device: ")?;

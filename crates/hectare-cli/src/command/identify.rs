@@ -60,9 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let survey = arguments.search.then(|| survey(&*device)).transpose().map_err(failed)?;
     let source = Source::of(&arguments.image, arguments.part, base, device.len());
     if arguments.json {
-        return Output::new().json(&json::of(&place, survey.as_ref(), &source));
+        return Output::listing().json(&json::of(&place, survey.as_ref(), &source));
     }
-    let mut out = Output::new();
+    let mut out = Output::listing();
     let name = arguments.part.shown(&shown(arguments.image.as_os_str().as_bytes()));
     text::tree(&mut out, &name, &place, &source)?;
     if let Some(survey) = &survey {

@@ -163,7 +163,7 @@ fn json(arguments: &Arguments, raw: &SuperBlock, image: Option<&Image>, left_out
         space: image.and_then(|image| image.volume().statfs().ok()).map(|statfs| space(&statfs)),
         groups,
     };
-    Output::new().json(&value)
+    Output::report().json(&value)
 }
 
 fn json_group(report: &GroupReport) -> Group {
@@ -196,7 +196,7 @@ fn flags(report: &GroupReport) -> Vec<&'static str> {
 }
 
 fn print(arguments: &Arguments, raw: &SuperBlock, image: Option<&Image>, left_out: &LeftOut) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::report();
     let journal = image.and_then(journal).unwrap_or_default();
     for (name, value) in fields(raw).into_iter().chain(journal) {
         writeln!(out, "{:<25} {value}", format!("{name}:"))?;

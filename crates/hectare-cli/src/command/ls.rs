@@ -71,7 +71,7 @@ struct Lister<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut lister = Lister {
         arguments,
-        out: Output::new(),
+        out: Output::listing(),
         left_out: LeftOut::default(),
         json: JsonArray::default(),
         blocks: 0,

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let left_out = LeftOut::default();
     let survey = survey(&image, &left_out);
     if arguments.json {
-        Output::new().json(&json(&survey))?;
+        Output::report().json(&json(&survey))?;
         return left_out.outcome();
     }
     let name = arguments.image.file_name().unwrap_or(arguments.image.as_os_str());
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match &arguments.output {
         Some(path) => write_file(path, &drawn)?,
         None => {
-            let mut out = Output::new();
+            let mut out = Output::report();
             out.bytes(&drawn)?;
             out.finish()?;
         }

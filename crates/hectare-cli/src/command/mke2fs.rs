@@ -230,7 +230,7 @@ fn announce(arguments: &Arguments, target: &Target<'_>, plan: &Plan) -> Outcome 
     if arguments.quiet {
         return Ok(());
     }
-    let mut out = Output::new();
+    let mut out = Output::report();
     if !target.exists && !arguments.dry_run {
         writeln!(out, "Creating regular file {}", target.shown())?;
     }
@@ -252,7 +252,7 @@ fn conclude(arguments: &Arguments, plan: &Plan, copied: bool) -> Outcome {
     if arguments.quiet {
         return Ok(());
     }
-    let mut out = Output::new();
+    let mut out = Output::report();
     writeln!(out, "Allocating group tables: done")?;
     writeln!(out, "Writing inode tables: done")?;
     if let Some(blocks) = plan.journal_blocks() {

@@ -182,9 +182,9 @@ fn show(arguments: &Arguments, image: &Image) -> Outcome {
     }
     if arguments.json {
         let image = JsonName(arguments.image.as_os_str().as_bytes().to_vec());
-        return Output::new().json(&Json { image, quotas: reports.iter().map(json_of).collect() });
+        return Output::report().json(&Json { image, quotas: reports.iter().map(json_of).collect() });
     }
-    let mut out = Output::new();
+    let mut out = Output::report();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     for report in &reports {
         table(&mut out, image, report, now)?;

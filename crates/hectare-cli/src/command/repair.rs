@@ -20,17 +20,16 @@ use hectare_repair::{Error, Mend, Mends, Options, PageStore, Repaired, Staged, U
 use hectare_units::BlockNr;
 use serde::Serialize;
 use serde::ser::{Error as _, SerializeSeq, Serializer};
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Exit codes, those of e2fsck: something was mended, something is left, the program or the device failed.
+/// Exit codes, those of e2fsck: something was mended, something is left. The [reporter](crate::reporter) knows
+/// that of a failure.
 const MENDED: u8 = 1;
 const LEFT: u8 = 4;
-const FAILED: u8 = 8;
 /// Undo files beside one image at most.
 const UNDO_FILES_MAX: u32 = 10_000;
 
@@ -152,11 +151,11 @@ struct JsonMend {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
     if arguments.asks() && !std::io::stdin().is_terminal() {
-        return Err(failed(&name, "nobody can be asked here: say -n, -p or -y"));
+        return Err(Failure::of(&name, "stdin is not a terminal: pass -n, -p or -y"));
     }
     let device = opened(arguments, &name)?;
     let done = if arguments.dry_run {
-        refuse_in_use(arguments, &*device).map_err(|reason| failed(&name, reason))?;
+        refuse_in_use(arguments, &*device).map_err(|reason| Failure::of(&name, reason))?;
         mend(arguments, &device, &Mark::NOTHING, &name).map(|done| (done, Ok(())))
     } else {
         let ignores = arguments.ignore_mmp;
@@ -164,10 +163,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             mend(arguments, device, mark, &name)
         })
     };
-    let (done, released) = done.map_err(ended_with_failed)?;
+    let (done, released) = done?;
     // What was done is reported even if the mark can't be taken away.
     let ended = tell_end(arguments, &done, &name);
-    released.map_err(ended_with_failed)?;
+    released?;
     ended
 }
 
@@ -192,16 +191,16 @@ fn mend(arguments: &Arguments, device: &Arc<dyn Device>, mark: &Mark, name: &str
             return Err(ended(format!("{name}: {error}; nothing was written"), LEFT));
         }
         Err(Error::Spill(error)) => return Err(no_room(name, &error)),
-        Err(error) => return Err(failed(name, error)),
+        Err(error) => return Err(Failure::of(name, error)),
     };
     if !arguments.json {
         print(&repaired, name)?;
     }
-    let agreed = agree(arguments, &repaired)?;
+    let agreed = agree(arguments, &repaired, name)?;
     let writes = agreed && (!repaired.mends.is_empty() || staged.before().is_some());
     let undo = match writes {
         true => {
-            mark.check().map_err(|error| failed(name, error))?;
+            mark.check().map_err(|error| Failure::of(name, error))?;
             write(arguments, &staged, &repaired, options.now, name)?
         }
         false => None,
@@ -213,10 +212,6 @@ fn ended(line: String, code: u8) -> Failure {
     Failure::Ended { line: Some(line), code }
 }
 
-fn failed(name: &str, reason: impl Display) -> Failure {
-    ended(format!("{name}: {reason}"), FAILED)
-}
-
 /// What has to be remembered has no room.
 fn no_room(name: &str, error: &hectare_device::Error) -> Failure {
     let memory = for_staging().get() >> 20;
@@ -224,13 +219,13 @@ fn no_room(name: &str, error: &hectare_device::Error) -> Failure {
         "{error}; nothing was written to it. What does not fit {memory} MiB of memory needs room there: \
          --spill names another directory, --max-memory a higher limit"
     );
-    failed(name, reason)
+    Failure::of(name, reason)
 }
 
 /// Where what is staged is kept.
 fn store(arguments: &Arguments) -> Outcome<Arc<PageStore>> {
     if let Some(folder) = arguments.spill.as_deref().filter(|folder| !folder.is_dir()) {
-        return Err(failed(&shown(folder.as_os_str().as_bytes()), "--spill needs a directory"));
+        return Err(Failure::of(shown(folder.as_os_str().as_bytes()), "--spill needs a directory"));
     }
     let of_system = || std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = arguments.spill.clone().or_else(of_system).unwrap_or_else(|| {
@@ -250,7 +245,7 @@ fn now() -> u32 {
 fn staged(arguments: &Arguments, device: &Arc<dyn Device>, name: &str) -> Outcome<Staged> {
     let device = Arc::clone(device);
     let store = store(arguments)?;
-    let journal = journal_of(&*device, &arguments.journal, hold(arguments)).map_err(ended_with_failed)?;
+    let journal = journal_of(&*device, &arguments.journal, hold(arguments))?;
     let last = || (1..UNDO_FILES_MAX).map(|n| numbered(arguments, n)).take_while(|path| path.exists()).last();
     let Some(path) = arguments.resume.clone().or_else(last) else {
         return Ok(Staged::with_journal(device, journal, &store));
@@ -270,9 +265,9 @@ fn staged(arguments: &Arguments, device: &Arc<dyn Device>, name: &str) -> Outcom
             tell(format_args!("{name}: a repair was interrupted: it begins again with what {shown} holds"));
             Ok(staged)
         }
-        Err(error) if arguments.resume.is_some() || !is_torn(&error) => Err(failed(&shown, error)),
+        Err(error) if arguments.resume.is_some() || !is_torn(&error) => Err(Failure::of(&shown, error)),
         Ok(None) if arguments.resume.is_some() => {
-            Err(failed(&shown, format_args!("no repair of {name} that made it was interrupted")))
+            Err(Failure::of(&shown, format_args!("no repair of {name} that made it was interrupted")))
         }
         _ => Ok(Staged::with_journal(device, journal, &store)),
     }
@@ -283,19 +278,11 @@ fn hold(arguments: &Arguments) -> Hold {
     if arguments.dry_run { Hold::Writers } else { Hold::Everybody }
 }
 
-/// A failure to open something, with the exit code of a repair.
-fn ended_with_failed(failure: Failure) -> Failure {
-    match failure {
-        Failure::Line(line) => ended(line, FAILED),
-        other => other,
-    }
-}
-
 /// The device, if it may be repaired.
 fn opened(arguments: &Arguments, name: &str) -> Outcome<Arc<dyn Device>> {
-    let device = device(&arguments.image, arguments.part, hold(arguments)).map_err(ended_with_failed)?;
+    let device = device(&arguments.image, arguments.part, hold(arguments))?;
     if let Ok(Some(instead)) = hectare_probe::instead(&*device) {
-        return Err(failed(name, instead));
+        return Err(Failure::of(name, instead));
     }
     Ok(device)
 }
@@ -326,9 +313,9 @@ fn mount_protection(device: &dyn Device) -> Option<(BlockNr, SuperBlock)> {
 }
 
 fn print(repaired: &Repaired, name: &str) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::report();
     for mend in repaired.mends.iter() {
-        let mend = mend.map_err(|error| failed(name, error))?;
+        let mend = mend.map_err(|error| Failure::of(name, error))?;
         writeln!(out, "{}{mend}", if mend.loses { "! " } else { "  " })?;
     }
     for what in &repaired.unchecked {
@@ -341,7 +328,7 @@ fn print(repaired: &Repaired, name: &str) -> Outcome {
 }
 
 /// Whether what was found out may be written.
-fn agree(arguments: &Arguments, repaired: &Repaired) -> Outcome<bool> {
+fn agree(arguments: &Arguments, repaired: &Repaired, name: &str) -> Outcome<bool> {
     if arguments.dry_run {
         return Ok(false);
     }
@@ -354,7 +341,7 @@ fn agree(arguments: &Arguments, repaired: &Repaired) -> Outcome<bool> {
     for (class, all, losing) in repaired.mends.subjects() {
         let question =
             format!("{}: {all} changes, {losing} of them lose something. Mend? [y/N] ", class.name());
-        if !says_yes(&question).map_err(|error| ended(error.to_string(), FAILED))? {
+        if !says_yes(&question).map_err(|error| Failure::of(name, format_args!("no answer: {error}")))? {
             return Ok(false);
         }
     }
@@ -379,7 +366,7 @@ fn write(
 ) -> Outcome<Option<PathBuf>> {
     let error = |error: UndoError| match error {
         UndoError::Spill(error) => no_room(name, &error),
-        other => failed(name, other),
+        other => Failure::of(name, other),
     };
     staged.settle().map_err(error)?;
     let undo = if arguments.no_undo { None } else { Some(undo_file(arguments)?) };
@@ -411,7 +398,7 @@ fn numbered(arguments: &Arguments, number: u32) -> PathBuf {
 fn undo_file(arguments: &Arguments) -> Outcome<(PathBuf, File)> {
     let create = |path: &Path| File::options().write(true).create_new(true).open(path);
     let refused = |path: &Path, error: &std::io::Error| {
-        failed(&shown(path.as_os_str().as_bytes()), format_args!("{error}; --undo names another place"))
+        Failure::of(shown(path.as_os_str().as_bytes()), format_args!("{error}; --undo names another place"))
     };
     if let Some(path) = &arguments.undo {
         let file = create(path).map_err(|error| refused(path, &error))?;
@@ -424,8 +411,8 @@ fn undo_file(arguments: &Arguments) -> Outcome<(PathBuf, File)> {
             Err(error) => return Err(refused(&path, &error)),
         }
     }
-    Err(failed(
-        &shown(arguments.image.as_os_str().as_bytes()),
+    Err(Failure::of(
+        shown(arguments.image.as_os_str().as_bytes()),
         "it has too many undo files: --undo names another place",
     ))
 }
@@ -434,7 +421,7 @@ fn tell_end(arguments: &Arguments, done: &Done, name: &str) -> Outcome {
     let (repaired, undo) = (&done.repaired, done.undo.as_deref());
     let written = done.agreed && !repaired.mends.is_empty();
     if arguments.json {
-        Output::new().long_json(&Json {
+        Output::report().long_json(&Json {
             image: JsonName(arguments.image.as_os_str().as_bytes().to_vec()),
             clean: repaired.mends.is_empty(),
             written,
@@ -458,7 +445,7 @@ fn tell_end(arguments: &Arguments, done: &Done, name: &str) -> Outcome {
         return Err(ended(line, LEFT));
     }
     if !arguments.json {
-        let mut out = Output::new();
+        let mut out = Output::report();
         writeln!(out, "{name}: mended by {}", changes(count))?;
         if let Some(undo) = undo {
             let undo = shown(undo.as_os_str().as_bytes());

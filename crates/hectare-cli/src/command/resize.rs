@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let done = while_held(&arguments.image, &shown_as, &disk, |disk| {
         hectare_resize::resize(disk, target, cuts, &options).map_err(of)
     })?;
-    let mut out = Output::new();
+    let mut out = Output::report();
     if arguments.json {
         return out.json(&Json {
             image: JsonName(arguments.image.as_os_str().as_bytes().to_vec()),
@@ -140,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn print_estimate(arguments: &Arguments, (least, most, block_size): &(Blocks, Blocks, u32)) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::report();
     if arguments.json {
         return out.json(&JsonEstimate {
             image: JsonName(arguments.image.as_os_str().as_bytes().to_vec()),

@@ -150,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             stopper.stop();
         }
     });
-    let mut out = Output::new();
+    let mut out = Output::report();
     writeln!(out, "serving {name} at {address}")?;
     out.finish()?;
     server.run().map_err(|error| Failure::Line(error.to_string()))

@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::batch;
-use crate::failure::{Failure, LeftOut, Outcome, tell};
+use crate::failure::{Failure, LeftOut, Outcome, note_unprinted, tell};
 use crate::image::Image;
 use crate::reporter::Reporter;
 use crate::write_args::Writing;
@@ -111,8 +111,12 @@ fn run_all(commands: Vec<Line>, keep_going: bool, program: fn() -> clap::Command
     for (number, command) in commands {
         let line = match command.run(program) {
             Ok(()) => continue,
-            Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
-            Err(Failure::Line(line) | Failure::Usage(line) | Failure::Undecided(line)) => line,
+            // A listing ends here, the batch does not: what follows may change the image.
+            Err(Failure::Output(reason)) => {
+                note_unprinted(reason);
+                continue;
+            }
+            Err(Failure::Line(line) | Failure::Usage(line)) => line,
             Err(Failure::Ended { line, code }) => line.unwrap_or_else(|| format!("it ended with {code}")),
             Err(Failure::Told | Failure::Different) => "not all of it was done".to_owned(),
         };

@@ -63,7 +63,7 @@ struct Seen {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::listing();
     let mut json = Vec::new();
     read_each(&arguments.places, &arguments.looking, |image, place| {
         let nr = image.resolve(&place.path, false)?;

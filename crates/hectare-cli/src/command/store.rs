@@ -78,7 +78,7 @@ fn collect(arguments: &Gc) -> Outcome {
     let swept = sweep(&bucket, &options, arguments.dry_run);
     let Swept { used, garbage, bytes, left } = swept.map_err(|error| Failure::of(&address, error))?;
     let deleted = garbage.saturating_sub(left);
-    let mut out = Output::new();
+    let mut out = Output::report();
     if arguments.json {
         out.json(&JsonSwept { used, garbage, garbage_bytes: bytes, deleted })?;
     } else {
@@ -96,7 +96,7 @@ fn print(arguments: &Info) -> Outcome {
     let (bucket, address) = connect(&arguments.volume, &options(false))?;
     let found = summary(&bucket).map_err(|error| Failure::of(address, error))?;
     let Summary { len, chunk, tables, patches, epoch, generation, uuid } = found;
-    let mut out = Output::new();
+    let mut out = Output::listing();
     if arguments.json {
         let (bytes, chunk_bytes) = (len.get(), chunk.get());
         let uuid_hex = uuid;

@@ -60,7 +60,7 @@ struct Grower<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut grower = Grower {
         arguments,
-        out: Output::new(),
+        out: Output::listing(),
         left_out: LeftOut::default(),
         leaves: JsonArray::default(),
         directories: 0,

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         trimmed = done.map_err(|error| Failure::of(image.name(), error))?;
         Ok(())
     })?;
-    let mut out = Output::new();
+    let mut out = Output::report();
     write!(out, "{} of free space discarded", HumanBytes(trimmed))?;
     if let (Some(before), Some(after)) = (before, allocated(&arguments.image)) {
         write!(out, "; the file takes {}, it took {}", HumanBytes(after), HumanBytes(before))?;

@@ -143,9 +143,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let changed = changed(&outcome.before, &outcome.after);
     if arguments.json {
         let image = JsonName(arguments.image.as_os_str().as_bytes().to_vec());
-        return Output::new().json(&Json { image, changes: changed, in_place: outcome.in_place });
+        return Output::report().json(&Json { image, changes: changed, in_place: outcome.in_place });
     }
-    let mut out = Output::new();
+    let mut out = Output::report();
     if outcome.in_place {
         tell(format_args!(
             "{name}: note: no journal could hold the changes, so a power cut would have needed e2fsck -fy"

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         hectare_repair::undo(&**device, journal.as_deref(), &mut BufReader::new(file))
             .map_err(|error| Failure::of(format_args!("{name} with {undo}"), error))
     })?;
-    let mut out = Output::new();
+    let mut out = Output::report();
     let printed =
         writeln!(out, "{name}: {count} bytes are as they were before the repair").and_then(|()| out.finish());
     released?;

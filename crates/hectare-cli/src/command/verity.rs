@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             enabled.map_err(|error| image.fail(&place.path, &error))
         }),
         Action::Digest { places, looking } => {
-            let mut out = Output::new();
+            let mut out = Output::listing();
             read_each(places, looking, |image, place| {
                 let nr = image.resolve(&place.path, true)?;
                 let digest = image.volume().verity_digest(nr);

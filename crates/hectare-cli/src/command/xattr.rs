@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match &arguments.action {
         Action::Get { name, hex: digits, target, looking } => {
             let value = target.read(looking, |image, nr| image.volume().get_xattr(nr, name.as_bytes()))?;
-            let mut out = Output::new();
+            let mut out = Output::listing();
             if *digits {
                 writeln!(out, "0x{}", hex(&value))?;
             } else {
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn list(json: bool, target: &Target, looking: &Looking) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::listing();
     if !json {
         let mut names = target.read(looking, |image, nr| image.volume().list_xattrs(nr))?;
         names.sort();

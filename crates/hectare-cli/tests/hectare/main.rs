@@ -53,6 +53,7 @@ mod space;
 mod store;
 mod support;
 mod tune;
+mod unread;
 mod unreadable;
 mod verity;
 

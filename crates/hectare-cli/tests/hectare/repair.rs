@@ -31,7 +31,7 @@ fn a_repair_is_shown_made_and_taken_back() {
         skip!("cli repair::a_repair_is_shown_made_and_taken_back", reason);
     }
     let (name, before) = (image.to_str().unwrap(), digest(&image));
-    assert_eq!(hectare(&["repair", name]).code, Some(8), "nobody can be asked in a test");
+    assert_eq!(hectare(&["repair", name]).code, Some(8), "stdin is not a terminal in a test");
     assert_eq!(hectare(&["repair", "-n", name]).code, Some(4));
     assert_eq!(hectare(&["repair", "-p", name]).code, Some(4), "a name is lost");
     assert_eq!(hectare(&["repair", "-n", "-y", name]).code, Some(16));

@@ -86,7 +86,7 @@ fn read_piece(input: &mut StdinLock<'_>, piece: &mut Vec<u8>) -> Outcome {
 pub(super) fn give(arguments: &Arguments, from: &[Operand]) -> Outcome {
     let [Operand::Inside(source)] = from else { return Ok(()) };
     let image = arguments.image_of(source)?;
-    let mut out = Output::new();
+    let mut out = Output::listing();
     cat::print(&image, &source.path, &mut out)?;
     out.finish()
 }

@@ -38,7 +38,7 @@ pub(super) trait Space {
 /// Makes the free space of volumes whole.
 pub(super) fn run(arguments: &Arguments, inside: &[ImagePath], mounted: &[&OsString]) -> Outcome {
     let left_out = LeftOut::default();
-    let mut out = Output::new();
+    let mut out = Output::report();
     let refuse = |image: &Image, _: &ImagePath| {
         let has_clusters = image.volume().superblock().geometry().cluster_ratio_shift > 0;
         if has_clusters { Err(refused(&image.name())) } else { Ok(()) }

@@ -255,7 +255,7 @@ fn say(arguments: &Arguments, table: TableKind, made: &Made, size: Bytes) -> Out
             roothash: hash(part.number),
         });
         let partitions = partitions.collect();
-        return Output::new().json(&Json { table, uuid: &made.uuid, size: size.get(), partitions });
+        return Output::report().json(&Json { table, uuid: &made.uuid, size: size.get(), partitions });
     }
     let mut lines = vec![format!("{}: {table} {}, {size} bytes", arguments.shown(), made.uuid)];
     for part in &made.partitions {
@@ -273,7 +273,7 @@ fn say(arguments: &Arguments, table: TableKind, made: &Made, size: Bytes) -> Out
         lines.iter().for_each(tell);
         return Ok(());
     }
-    let mut out = Output::new();
+    let mut out = Output::report();
     for line in lines {
         writeln!(out, "{line}")?;
     }

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         tune(&arguments.dir, &arguments.set).map_err(failed)?;
     }
     let report = ask(&arguments.dir).map_err(failed)?;
-    let mut out = Output::new();
+    let mut out = Output::listing();
     if arguments.json {
         return out.json(&report);
     }

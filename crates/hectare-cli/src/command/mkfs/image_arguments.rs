@@ -67,9 +67,9 @@ impl ImageArguments {
     ) -> Outcome {
         let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
         if self.json {
-            return Output::new().json(&WithNotes { made: json, notes });
+            return Output::report().json(&WithNotes { made: json, notes });
         }
-        let mut out = Output::new();
+        let mut out = Output::report();
         if self.quiet {
             return out.finish();
         }

@@ -126,7 +126,7 @@ fn lengths(range: &Reached) -> String {
 }
 
 fn say(arguments: &Arguments, report: &Report) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::report();
     if arguments.json {
         let image = JsonName(arguments.image.as_os_str().as_bytes().to_vec());
         return out.json(&Json { image, report });

@@ -66,9 +66,9 @@ fn main() -> ExitCode {
     let done = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.command.run(),
         Err(error) if is_misuse(&error) => return reporter.misuse(&error),
-        Err(error) => error.exit(),
+        Err(error) => return reporter.help(&error),
     };
-    done.map_or_else(|failure| reporter.end(failure), |()| ExitCode::SUCCESS)
+    reporter.end(done)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 pub(crate) fn completions(arguments: &Completions) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "hectare-lab", &mut text);
-    let mut out = Output::new();
+    let mut out = Output::listing();
     out.bytes(&text)?;
     out.finish()
 }

@@ -33,7 +33,7 @@ fn policies() -> Vec<Named> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut out = Output::new();
+    let mut out = Output::listing();
     if arguments.json {
         return out.json(&serde_json::json!({ "mechanisms": Mechanism::LIST, "policies": policies() }));
     }

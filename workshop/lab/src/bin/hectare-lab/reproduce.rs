@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         drop(spinner);
         let reproduction = reproduction.map_err(|error| Failure::Line(error.to_string()))?;
         if !arguments.json {
-            let mut out = Output::new();
+            let mut out = Output::report();
             let between = if reproductions.is_empty() { "" } else { "\n" };
             write!(out, "{between}{}", reproduction.text())?;
             out.finish()?;
@@ -95,14 +95,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let Some(path) = arguments.html.as_deref() {
         write_page(path, &reproduce::page(&reproductions))?;
     }
-    if arguments.json { Output::new().json(&reproductions) } else { Ok(()) }
+    if arguments.json { Output::report().json(&reproductions) } else { Ok(()) }
 }
 
 fn list(arguments: &Arguments) -> Outcome {
     if arguments.html.is_some() {
         return Err(Failure::Usage("a page is made of an experiment: name one, or all".to_owned()));
     }
-    let mut out = Output::new();
+    let mut out = Output::report();
     if arguments.json {
         let listed = EXPERIMENTS.iter().map(|experiment| {
             let Experiment { name, title, source, differs, .. } = experiment;

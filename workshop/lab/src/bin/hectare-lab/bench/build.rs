@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         without: arguments.without.clone(),
     };
     let report = build::run(&options, |line| tell(line)).map_err(|error| Failure::Line(error.to_string()))?;
-    let mut out = Output::new();
+    let mut out = Output::report();
     if arguments.json {
         return out.json(&report);
     }

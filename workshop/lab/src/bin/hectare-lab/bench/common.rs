@@ -189,9 +189,9 @@ impl Common {
         let report = Report { made: Some(short_time(Timestamp::now())), ..Report::here(runs) };
         write_html(self.html.as_deref(), &report)?;
         if self.json {
-            return Output::new().json(&report);
+            return Output::report().json(&report);
         }
-        let mut out = Output::new();
+        let mut out = Output::report();
         write!(out, "{}", report.table())?;
         if self.stats {
             for run in &report.runs {

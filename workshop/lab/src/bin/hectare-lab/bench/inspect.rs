@@ -39,5 +39,5 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::of(arguments.run.display(), "no run in it left its files (--keep)"));
     }
     write_html(arguments.html.as_deref(), &report)?;
-    Output::new().json(&report)
+    Output::report().json(&report)
 }

@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let reports = arguments.runs.iter().map(|path| read(path)).collect::<Outcome<Vec<_>>>()?;
     let report = Report::merged(reports);
     write_html(arguments.html.as_deref(), &report)?;
-    let mut out = Output::new();
+    let mut out = Output::listing();
     if arguments.json {
         return out.json(&report);
     }
