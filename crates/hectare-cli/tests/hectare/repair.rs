@@ -117,10 +117,11 @@ fn an_interrupted_repair_begins_again() {
     let (name, before) = (image.to_str().unwrap(), fs::read(&image).unwrap());
     assert_eq!(hectare(&["repair", "-y", name]).code, Some(1));
     let after = fs::read(&image).unwrap();
-    // What a power cut leaves: the old superblock with the mark of errors, and half of the changes.
+    // What a power cut leaves: the old superblock with the mark of a repair, and half of the changes.
     let mut cut = [&after[..after.len() / 2], &before[after.len() / 2..]].concat();
     cut[1024..2048].copy_from_slice(&before[1024..2048]);
     cut[1024 + 0x3a] |= 2;
+    cut[1024 + 0x1e0..][..32].copy_from_slice(b"hectare repair\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     let sum = hectare_ext4::checksum::crc32c(!0, &cut[1024..1024 + 0x3fc]);
     cut[1024 + 0x3fc..2048].copy_from_slice(&sum.to_le_bytes());
     fs::write(&image, &cut).unwrap();
@@ -295,4 +296,32 @@ fn regression_fields_for_which_others_refuse_a_volume_are_mended() {
         }
         fs::remove_file(&image).unwrap();
     }
+}
+
+/// A superblock that had the error mark before the repair, as the kernel leaves it, looked like that of an
+/// interrupted one, also when the repair had been taken back.
+#[test]
+fn regression_a_repair_taken_back_was_taken_for_an_interrupted_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    let name = image.to_str().unwrap();
+    let marked = || {
+        broken(&image)?;
+        hectare(&["cp", "/proc/self/status", &format!("{name}:/f")]).ok();
+        debugfs_write(&image, &["set_super_value state 3"])
+    };
+    if let Err(reason) = marked() {
+        skip!("cli repair::regression_a_repair_taken_back", reason);
+    }
+    let undo = format!("{name}.undo-1");
+    assert_eq!(hectare(&["repair", "-y", name]).code, Some(1));
+    hectare(&["undo", name, &undo]).ok();
+    debugfs_write(&image, &["set_inode_field /f mode 0100600"]).unwrap();
+    let changed = digest(&image);
+    assert!(hectare(&["undo", name, &undo]).refused().contains("it was changed since"));
+    assert_eq!(digest(&image), changed);
+    let ran = hectare(&["repair", "-y", name]);
+    assert!(ran.code == Some(1) && !ran.err.contains("interrupted"), "{}", ran.err);
+    assert_eq!(hectare(&["stat", "--json", &format!("{name}:/f")]).ok().json()[0]["mode"], "0600");
+    assert_clean(&image).unwrap();
 }

@@ -179,6 +179,12 @@ impl SuperBlock {
         raw.s_error_count = raw.s_error_count.get().saturating_add(count).into();
     }
 
+    /// Names what is at work on the volume where the last error is recorded, without counting an error.
+    pub fn set_last_error_function(&mut self, function: &str) {
+        let error = RecordedError { function, block: None, inode: None, time: Timestamp::default(), code: 0 };
+        self.raw.s_last_error_func = error.function();
+    }
+
     /// Takes over the record of errors of another copy of this superblock that knows of more: the log may
     /// have been written before an error was recorded.
     pub fn keep_errors_of(&mut self, other: &Self) {

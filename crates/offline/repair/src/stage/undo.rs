@@ -2,7 +2,8 @@
 //!
 //! Every stretch must be as the repair left it, or as it was before; else the volume was changed since. One
 //! whose repair, or whose taking back, was interrupted may hold anything there, and is known by its
-//! superblock: each of its two sectors is the old one, the new one, or the one with the mark.
+//! superblock: each of its two sectors is the old one, the new one, or the one with the mark. A whole old one is
+//! no such sign: it is also what a repair taken back leaves, and the volume may have been changed since.
 //!
 //! Taking back marks the superblock first as well, and writes the old one last.
 
@@ -167,10 +168,11 @@ pub(crate) fn interrupted_by(
     if device.len() != header.after && device.len() != header.before {
         return Ok(false);
     }
+    // Of an undo file of version 0.1, taking back leaves another mark than the repair did.
+    let mark = marked(old).map_or(header.marked, |mark| Halves::of(&mark));
     let (found, old) = (Halves::of(&superblock_of(device)?), Halves::of(old));
-    let untouched = found == old && header.marked != old;
-    let known = found.are_mixed_of(&[old, header.marked, header.new]);
-    Ok(known && !untouched && found != header.new)
+    let known = found.are_mixed_of(&[old, header.marked, mark, header.new]);
+    Ok(known && found != old && found != header.new)
 }
 
 /// The bytes of a stretch; zeros where the device is too short.
@@ -190,10 +192,12 @@ pub(crate) fn superblock_of(device: &dyn Device) -> Result<[u8; SIZE], UndoError
     Ok(bytes)
 }
 
-/// A superblock with the mark of a volume that is being repaired; `None` if it is none.
+/// A superblock with the mark of a volume that is being repaired; `None` if it is none. Other programs know it by
+/// its state; a repair, by a name that none of them leaves there.
 pub(crate) fn marked(bytes: &[u8; SIZE]) -> Option<[u8; SIZE]> {
     let mut sb = SuperBlock::parse(bytes, Bytes::new(u64::MAX)).ok()?;
     sb.set_state(sb.state() | STATE_ERROR);
+    sb.set_last_error_function("hectare repair");
     Some(sb.render(GroupNr::new(0)))
 }
 
