@@ -8,7 +8,7 @@ use crate::os::same_file;
 use crate::umask;
 use crate::write_args::Writing;
 use hectare_device::os::OsStrExt;
-use hectare_engine::Error;
+use hectare_engine::{Error, RenameMode, Volume};
 use std::ffi::OsString;
 
 /// Make a hard or symbolic link inside an image
@@ -59,16 +59,37 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 fn make(image: &Image, arguments: &Arguments, target: &[u8], link: &[u8]) -> hectare_engine::Result<()> {
     let volume = image.volume();
-    if arguments.force {
-        match volume.resolve(link, false) {
-            Ok(nr) if !arguments.symbolic && volume.resolve(target, false)? == nr => return Ok(()),
-            Ok(_) => volume.remove_file(link)?,
-            Err(Error::NotFound) => {}
+    let create = |link: &[u8]| match arguments.symbolic {
+        true => volume.symlink(target, link, umask::creation(0o777)).map(drop),
+        false => volume.hard_link(target, link),
+    };
+    let there = match volume.resolve(link, false) {
+        Ok(nr) if arguments.force => nr,
+        Err(error) if arguments.force && !matches!(error, Error::NotFound) => return Err(error),
+        _ => return create(link),
+    };
+    if !arguments.symbolic && volume.resolve(target, false)? == there {
+        return Ok(());
+    }
+    // Under another name first: a link that can't be made replaces nothing.
+    let spare = spare_name(volume, split(link).0)?;
+    create(&spare)?;
+    let renamed = volume.rename_path(&spare, link, RenameMode::Replace);
+    if renamed.is_err() {
+        volume.remove_file(&spare)?;
+    }
+    renamed
+}
+
+/// A path in a directory that nothing has.
+fn spare_name(volume: &Volume, dir: &[u8]) -> hectare_engine::Result<Vec<u8>> {
+    let mut number = 0_u64;
+    loop {
+        let path = join(dir, format!(".ln-{number}").as_bytes());
+        match volume.resolve(&path, false) {
+            Ok(_) => number += 1,
+            Err(Error::NotFound) => return Ok(path),
             Err(error) => return Err(error),
         }
     }
-    if arguments.symbolic {
-        return volume.symlink(target, link, umask::creation(0o777)).map(drop);
-    }
-    volume.hard_link(target, link)
 }

@@ -204,3 +204,24 @@ fn regression_a_default_acl_takes_the_place_of_the_umask() {
     let plain = ["plain/h", "plain/hf", "plain/hc"].map(mode);
     assert_eq!(plain, ["drwxr-xr-x", "-rw-r--r--", "-rw-r--r--"]);
 }
+
+/// What has the name was removed before it was known whether the link could be made.
+#[test]
+fn regression_a_link_that_can_not_be_made_replaced_a_file() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    let file = bench.local("file");
+    std::fs::write(&file, "content").unwrap();
+    hectare(&["cp", file.to_str().unwrap(), &bench.at("/f")]).ok();
+    hectare(&["mkdir", &bench.at("/dir")]).ok();
+    let (dir, link, long) = (bench.at("/dir"), bench.at("/f"), "x".repeat(5000));
+    for arguments in [["ln", "-f", &dir, &link], ["ln", "-sf", &long, &link]] {
+        assert_eq!(hectare(&arguments).code, Some(1));
+        assert_eq!(hectare(&["cat", &link]).ok().text(), "content");
+    }
+    hectare(&["ln", "-sf", "dir", &link]).ok();
+    hectare(&["ln", "-f", &link, &bench.at("/other")]).ok();
+    assert_eq!(hectare(&["ls", "-l", &bench.at("/")]).ok().text().matches("-> dir").count(), 2);
+    assert_eq!(hectare(&["ls", &bench.at("/")]).ok().text(), "dir\nf\nlost+found\nother\n");
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+}
