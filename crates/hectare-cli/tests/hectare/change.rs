@@ -225,3 +225,19 @@ fn regression_a_link_that_can_not_be_made_replaced_a_file() {
     assert_eq!(hectare(&["ls", &bench.at("/")]).ok().text(), "dir\nf\nlost+found\nother\n");
     hectare_oracle::assert_clean(&bench.image).unwrap();
 }
+
+#[test]
+fn regression_a_file_given_away_kept_its_capabilities() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    let (file, program) = (bench.local("file"), bench.at("/program"));
+    std::fs::write(&file, "content").unwrap();
+    hectare(&["cp", file.to_str().unwrap(), &program]).ok();
+    hectare(&["chmod", "6755", &program]).ok();
+    let capability = "0x0100000200200000000000000000000000000000";
+    hectare(&["xattr", "set", "security.capability", capability, &program]).ok();
+    hectare(&["xattr", "set", "user.a", "b", &program]).ok();
+    bench.changed(&["chown", "1000:1000", &program]);
+    assert_eq!(hectare(&["xattr", "list", &program]).ok().text(), "user.a\n");
+    assert_eq!(hectare(&["stat", "--json", &program]).ok().json()[0]["mode"], "0755");
+}
