@@ -625,3 +625,29 @@ fn regression_a_volume_that_ends_in_its_first_block_panicked() {
         assert_eq!(whole(&out), 0);
     }
 }
+
+/// The second name of what an archive can't have was a link to an entry that was not there.
+#[test]
+fn regression_an_archive_linked_to_what_was_left_out() {
+    let bench = Bench::empty();
+    let (source, out) = (bench.local("source"), bench.local("out"));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&out).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(source.join("a")).unwrap());
+    fs::hard_link(source.join("a"), source.join("b")).unwrap();
+    fs::write(source.join("c"), "c").unwrap();
+    fs::hard_link(source.join("c"), source.join("d")).unwrap();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    hectare(&["cp", "-a", text(&source), &bench.at("/")]).ok();
+    let archive = bench.local("out.tar");
+    let ran = hectare(&["salvage", bench.image(), "-o", &format!("tar:{}", text(&archive))]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert_eq!(ran.err.matches("a socket can't be in an archive").count(), 2, "{}", ran.err);
+    let mut tar = match hectare_oracle::tool::need("tar") {
+        Ok(tar) => tar,
+        Err(reason) => skip!("salvage::regression_an_archive_linked_to_what_was_left_out", reason),
+    };
+    let _ = hectare_oracle::tool::run(tar.arg("-C").arg(&out).arg("-xf").arg(&archive)).expect_success();
+    let inode = |name: &str| fs::metadata(out.join("source").join(name)).unwrap().ino();
+    assert_eq!(inode("c"), inode("d"));
+}

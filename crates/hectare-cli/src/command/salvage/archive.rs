@@ -82,6 +82,10 @@ impl<W: Write> Writer<'_, W> {
         if let Some(first) = self.first.get(&node).cloned() {
             return self.entry(path, node, &meta, Content::HardLink(&first));
         }
+        if let Some(reason) = self.why_left_out(node, meta.kind) {
+            self.left_out.tell(format_args!("/{}", shown(path)), reason);
+            return Ok(());
+        }
         if meta.links > 1 && meta.kind != Kind::Directory {
             self.first.insert(node, path.to_vec());
         }
@@ -95,11 +99,16 @@ impl<W: Write> Writer<'_, W> {
             Kind::CharDevice => self.entry(path, node, &meta, Content::CharDevice(meta.device)),
             Kind::BlockDevice => self.entry(path, node, &meta, Content::BlockDevice(meta.device)),
             Kind::Fifo => self.entry(path, node, &meta, Content::Fifo),
-            Kind::Socket => {
-                self.left_out
-                    .tell(format_args!("/{}", shown(path)), "a socket can't be in an archive, left out");
-                Ok(())
-            }
+            Kind::Socket => Ok(()), // left out
+        }
+    }
+
+    /// Why the archive has no entry for this, if that is so.
+    fn why_left_out(&self, node: NodeId, kind: Kind) -> Option<&str> {
+        match kind {
+            Kind::Socket => Some("a socket can't be in an archive, left out"),
+            Kind::File => self.salvage.left_out(node),
+            _ => None,
         }
     }
 
@@ -112,10 +121,6 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn file(&mut self, path: &[u8], node: NodeId, meta: &Metadata) -> io::Result<()> {
-        if let Some(reason) = self.salvage.left_out(node) {
-            self.left_out.tell(format_args!("/{}", shown(path)), reason);
-            return Ok(());
-        }
         let file = self.salvage.open(node);
         let (size, ranges) = (file.size(), file.ranges());
         let is_dense = size == 0 || ranges == [(0, size)];
