@@ -79,7 +79,7 @@ pub(crate) trait Visitor {
     /// Comes to an inode, parents first. Returns whether to enter it, if it is a directory.
     fn visit(&mut self, met: &Met<'_>) -> Outcome<bool>;
 
-    /// Leaves a directory that was entered, and everything below it.
+    /// Leaves a directory that was to be entered, and everything below it: nothing, if that was met before.
     fn leave(&mut self, path: &[u8], depth: usize) -> Outcome {
         let _ = (path, depth);
         Ok(())
@@ -110,6 +110,7 @@ pub(crate) fn tree(
                             levels.push((path, Entries::of(nr)));
                         } else {
                             left_out.tell(image.show(&path), MET_TWICE);
+                            visitor.leave(&path, levels.len())?;
                         }
                     }
                 }

@@ -91,3 +91,23 @@ fn owners_of_blocks_and_inodes_are_found_by_number() {
     assert!(hectare(&["find", &bench.at("/"), "--type", "x"]).misused().contains("f, d, l"));
     assert!(hectare(&["find", &bench.at("/none")]).refused().contains("no such file"));
 }
+
+/// The sums of a walk shifted by one at a directory with a second name: all that came after it was lost.
+#[test]
+fn regression_a_directory_met_twice_shifted_all_sums() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "16M"]).ok();
+    let file = bench.local("file");
+    std::fs::write(&file, vec![7; 1_000_000]).unwrap();
+    hectare(&["mkdir", &bench.at("/a"), &bench.at("/b")]).ok();
+    for place in ["/a/f", "/zz"] {
+        hectare(&["cp", file.to_str().unwrap(), &bench.at(place)]).ok();
+    }
+    if let Err(reason) = hectare_oracle::debugfs_write(&bench.image, &["link a b/again"]) {
+        skip!("cli lookup::regression_a_directory_met_twice", reason);
+    }
+    let ran = hectare(&["du", "-scb", &bench.at("/")]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let total = ran.text().lines().last().unwrap().strip_suffix("\ttotal").unwrap();
+    assert!(total.parse::<u64>().unwrap() > 2_000_000, "{total}");
+}
