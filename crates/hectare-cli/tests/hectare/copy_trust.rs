@@ -323,3 +323,48 @@ fn regression_a_deep_tree_is_copied_with_few_descriptors() {
     let listed = hectare(&["build", "--json", "-F", "--from", out.to_str().unwrap(), bench.image()]).ok();
     assert_eq!(listed.json()["directories"], DEPTH + 2, "with the root and lost+found");
 }
+
+/// What a directory of the host gives all that is made in it let others read what they could not.
+#[test]
+fn regression_a_copy_out_had_the_acl_of_its_directory() {
+    const DEFAULT: &str = "system.posix_acl_default";
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    let (file, out) = (bench.local("secret"), bench.local("out"));
+    fs::write(&file, "secret").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::create_dir(&out).unwrap();
+    hectare(&["mkdir", &bench.at("/d")]).ok();
+    hectare(&["cp", "-a", file.to_str().unwrap(), &bench.at("/d/secret")]).ok();
+    // Version 2: user::rwx, user:1000:rwx, group::r-x, mask::rwx, other::---.
+    let entry = |tag: u16, perm: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let none = u32::MAX;
+    let entries =
+        [entry(1, 7, none), entry(2, 7, 1000), entry(4, 5, none), entry(16, 7, none), entry(32, 0, none)];
+    let acl = [&2u32.to_le_bytes()[..], &entries.concat()].concat();
+    if let Err(error) = setxattr(&out, DEFAULT, &acl, XattrFlags::empty()) {
+        skip!("copy_trust::regression_a_copy_out_had_the_acl", error);
+    }
+    // New, and over files that had got the ACL.
+    for options in [&["cp", "-a"][..], &["cp", "-r"], &["cp", "-a"]] {
+        hectare(&[options, &[&bench.at("/d"), out.to_str().unwrap()]].concat()).ok();
+    }
+    for (path, name) in
+        [("d/secret", "system.posix_acl_access"), ("d", "system.posix_acl_access"), ("d", DEFAULT)]
+    {
+        let found = rustix::fs::getxattr(out.join(path), name, &mut [0_u8; 256]);
+        assert_eq!(found.err(), Some(rustix::io::Errno::NODATA), "{path}: {name}");
+    }
+    assert_eq!(mode_of(out.join("d/secret")) & 0o777, 0o640);
+    // One of its own stays.
+    let path = bench.at("/d/secret");
+    let own = [&2u32.to_le_bytes()[..], &entries[..4].concat(), &entry(32, 4, none)].concat();
+    setxattr(&file, "system.posix_acl_access", &own, XattrFlags::empty()).unwrap();
+    hectare(&["cp", "-a", file.to_str().unwrap(), &path]).ok();
+    hectare(&["cp", "-a", &path, out.to_str().unwrap()]).ok();
+    let mut found = [0_u8; 256];
+    let len = rustix::fs::getxattr(out.join("secret"), "system.posix_acl_access", &mut found).unwrap();
+    assert!(found[..len] == own);
+}

@@ -88,6 +88,15 @@ impl Handle<'_> {
         }
     }
 
+    fn remove_xattr(&self, name: &[u8]) -> rustix::io::Result<()> {
+        let name = OsStr::from_bytes(name);
+        match self {
+            Self::Open(file) => sys::fremovexattr(file, name),
+            Self::Place(path) => sys::removexattr(path, name),
+            Self::Link(path) => sys::lremovexattr(path, name),
+        }
+    }
+
     fn set_times(&self, times: &Timestamps) -> rustix::io::Result<()> {
         match self {
             Self::Open(file) => sys::futimens(file, times),
@@ -124,7 +133,7 @@ impl LocalTarget {
     /// If it can't be opened.
     pub(crate) fn in_empty(folder: &Path, rights: Rights) -> Result<Self, Reason> {
         let target = Self::new(folder, rights)?;
-        let inherits = sys::lgetxattr(folder, "system.posix_acl_default", &mut [0_u8; 0][..]).is_ok();
+        let inherits = sys::lgetxattr(folder, OsStr::from_bytes(DEFAULT_ACL), &mut [0_u8; 0][..]).is_ok();
         let is_plain = !inherits && rights.attributes && pretence() == Pretence::None;
         Ok(Self { is_plain, ..target })
     }
@@ -187,8 +196,9 @@ impl LocalTarget {
                 Err(error) => return Err(errno(error)),
             }
         }
-        // A link's mode means nothing.
+        // A link's mode means nothing, and it has no ACL.
         if meta.kind != Kind::Symlink {
+            self.drop_acls(handle, xattrs)?;
             let mode = if set_id { meta.mode } else { meta.mode & !SET_ID };
             if mode != meta.mode || (!set_id && xattrs.iter().any(|xattr| is_power(&xattr))) {
                 self.tamed.fetch_add(1, Ordering::Relaxed);
@@ -196,6 +206,23 @@ impl LocalTarget {
             handle.chmod(mode).map_err(failed)?;
         }
         handle.set_times(&times(meta)).map_err(errno)
+    }
+
+    /// Removes the ACLs that the source has not: a directory's default ACL gives them to what is made in it, and
+    /// they let others read what they could not.
+    fn drop_acls(&self, handle: &Handle<'_>, xattrs: &Xattrs) -> Result<(), Reason> {
+        if self.is_plain {
+            return Ok(());
+        }
+        for name in ACLS.into_iter().filter(|acl| !xattrs.iter().any(|(name, _)| name == acl)) {
+            match handle.remove_xattr(name) {
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                // A file has no default ACL.
+                Err(Errno::ACCESS | Errno::INVAL) if name == DEFAULT_ACL => {}
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Opens the file just made, so that attributes are set on nothing else.
@@ -221,6 +248,10 @@ fn opened() -> HashSet<Identity> {
     };
     numbers.filter_map(|number| identity(number.path())).collect()
 }
+
+/// The attribute that gives what is made in a directory an ACL.
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", DEFAULT_ACL];
 
 /// Set-user-ID and set-group-ID.
 const SET_ID: u16 = 0o6000;
