@@ -34,6 +34,7 @@ use hectare_units::InodeNr;
 use maker::{Maker, Spot};
 use ordered::Later;
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The destination of one file.
@@ -44,6 +45,21 @@ pub(crate) struct Goal<D> {
     pub(crate) name: Option<Vec<u8>>,
     /// The path of `dir` from the target's top.
     pub(crate) path: Vec<u8>,
+}
+
+/// What one command has made in its target so far, from one source after the other.
+pub(crate) struct Made<F> {
+    /// The first names of files with several, for each image that sources are in, and for the host.
+    first_names: HashMap<Option<PathBuf>, HashMap<Identity, F>>,
+    /// The paths of files, if there are several sources.
+    paths: Option<HashSet<Vec<u8>>>,
+}
+
+impl<F> Made<F> {
+    /// Nothing yet, of one source or `several`.
+    pub(crate) fn new(several: bool) -> Self {
+        Self { first_names: HashMap::new(), paths: several.then(HashSet::new) }
+    }
 }
 
 /// A directory that is being copied.
@@ -68,7 +84,10 @@ struct Copier<'a, O: Origin, T: Target> {
     maker: Maker<'a, O, T>,
     /// The stack of directories being copied.
     levels: Vec<Level<O::Children, T::Dir>>,
-    first_names: HashMap<Identity, T::First>,
+    /// The first names of files with several.
+    first_names: &'a mut HashMap<Identity, T::First>,
+    /// The paths of files that the command has made, if it has several sources.
+    paths: &'a mut Option<HashSet<Vec<u8>>>,
     entered: HashSet<Identity>,
     /// Directories the copy made: it must not copy them again.
     made: HashSet<InodeNr>,
@@ -78,7 +97,8 @@ struct Copier<'a, O: Origin, T: Target> {
     finished: Vec<(T::Dir, Arc<[u8]>, Leave)>,
 }
 
-/// Copies one file or directory, recursively.
+/// Copies one file or directory, recursively. What a command with several sources has `made` before is linked to,
+/// and not replaced.
 pub(crate) fn copy<O: Origin, T: Target>(
     origin: &O,
     target: &T,
@@ -86,8 +106,11 @@ pub(crate) fn copy<O: Origin, T: Target>(
     goal: Goal<T::Dir>,
     options: Options,
     progress: &Progress,
+    made: &mut Made<T::First>,
 ) -> Outcome {
     let left_out = LeftOut::default();
+    let Made { first_names, paths } = made;
+    let first_names = first_names.entry(origin.image().map(Path::to_owned)).or_default();
     let pool = Pool::new(target, &left_out, progress);
     let walked = std::thread::scope(|scope| {
         if options.latest.is_none() {
@@ -96,7 +119,8 @@ pub(crate) fn copy<O: Origin, T: Target>(
         let mut copier = Copier {
             maker: Maker { origin, target, options, left_out: &left_out, pool: &pool },
             levels: Vec::new(),
-            first_names: HashMap::new(),
+            first_names,
+            paths,
             entered: HashSet::new(),
             made: HashSet::new(),
             later: Vec::new(),
@@ -217,6 +241,10 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         if there == Some(Kind::Directory) {
             return self.leave_out(from, "a directory is in the way where it should go");
         }
+        if there.is_some() && self.paths.as_ref().is_some_and(|made| made.contains(&to)) {
+            let reason = "this command has made that file from another source, and does not replace it";
+            return self.leave_out(from, format_args!("{}: {reason}", self.target.show(&to)));
+        }
         let several = self.options.hard_links && meta.links > 1;
         if let Some(first) = self.first_names.get(&meta.id).filter(|_| several) {
             let linked = match there {
@@ -224,7 +252,9 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
                 None => Ok(()),
             };
             let linked = linked.and_then(|()| self.target.link(first, dir, name));
-            return linked.map_err(|reason| self.target_failed(&to, reason));
+            linked.map_err(|reason| self.target_failed(&to, reason))?;
+            self.note_made(&to);
+            return Ok(());
         }
         let first = if meta.kind == Kind::File {
             self.file(node, from, meta, dir, name, &to, there, follow)?
@@ -235,6 +265,13 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             self.first_names.insert(meta.id, first);
         }
         Ok(())
+    }
+
+    /// Notes that the command has made a file.
+    fn note_made(&mut self, to: &[u8]) {
+        if let Some(paths) = self.paths {
+            paths.insert(to.to_vec());
+        }
     }
 
     /// What has a name in the target.
@@ -321,7 +358,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
 
     #[allow(clippy::too_many_arguments)] // the parts of one step
     fn file(
-        &self,
+        &mut self,
         node: &O::Node,
         from: &[u8],
         meta: Meta,
@@ -346,12 +383,13 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         let first = several.then(|| self.target.first(&job.file, dir, name)).transpose();
         let first = first.map_err(|reason| self.target_failed(to, reason))?;
         self.pool.take(job);
+        self.note_made(to);
         Ok(first)
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of one step
     fn special(
-        &self,
+        &mut self,
         node: &O::Node,
         from: &[u8],
         meta: Meta,
@@ -388,7 +426,11 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
                 self.left_out.tell(self.target.show(to), reason);
                 Ok(None)
             }
-            made => made.map(Some).map_err(|reason| self.target_failed(to, reason)),
+            made => {
+                let first = made.map_err(|reason| self.target_failed(to, reason))?;
+                self.note_made(to);
+                Ok(Some(first))
+            }
         }
     }
 }

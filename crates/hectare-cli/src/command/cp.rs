@@ -4,7 +4,7 @@ mod standard;
 
 use crate::copy::host::{LocalOrigin, LocalTarget, Node, Rights};
 use crate::copy::volume::Inside;
-use crate::copy::{Goal, Options, Origin, copy};
+use crate::copy::{Goal, Made, Options, Origin, copy};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::image_device::{Hold, whole_device};
@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::reproducible;
 use crate::write_args::{Journal, Looking, Tolerant, Writing};
 use hectare_device::os::OsStrExt;
-use hectare_engine::{Error, Timestamp};
+use hectare_engine::{Error, Kind, Timestamp};
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,9 @@ use std::path::{Path, PathBuf};
 /// A symbolic link where a copy is to be is replaced: it is not followed. A file with several names is overwritten
 /// for all of them.
 ///
-/// A file or directory below a source that can't be read is reported and left out. A source that is not there ends
-/// the copy, and so does a write error.
+/// A file or directory below a source that can't be read is reported and left out, and so are an attribute that
+/// does not fit and a file where another source's copy is. A source that is not there ends the copy, and so does
+/// a write error.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare cp disk.img:/etc/fstab .\n  hectare cp -a rootfs/. disk.img:/\n  \
@@ -163,26 +164,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             Err(Failure::Usage(reason.to_owned()))
         }
         Operand::Local(_) if standard::is_standard(to) => standard::give(arguments, from),
-        Operand::Local(folder) => each(from, |source| out(arguments, source, folder, several, &progress)),
+        Operand::Local(folder) => out(arguments, from, folder, &progress),
         Operand::Inside(place) => {
             Image::change_verified(&place.image, &arguments.writing, arguments.verify, |image| {
+                let made = Made::new(several);
+                let mut copier = Into { arguments, image, place, several, progress: &progress, made };
                 each(from, |source| match source {
                     source if standard::is_standard(source) => standard::take(image, place, &progress),
                     Operand::Local(path) => {
-                        let source = Node::at(path);
-                        let bytes = path.as_os_str().as_bytes();
-                        into(
-                            arguments,
-                            &LocalOrigin::default(),
-                            (source, bytes),
-                            image,
-                            place,
-                            several,
-                            &progress,
-                        )
+                        copier.copy(&LocalOrigin::default(), (Node::at(path), path.as_os_str().as_bytes()))
                     }
                     Operand::Inside(source) if arguments.is_same_volume(&source.image, image.path())? => {
-                        between(arguments, image, source, image, place, several, &progress)
+                        copier.copy_of(image, source)
                     }
                     Operand::Inside(source) => {
                         // Another partition of the same disk is under the lock that is held for writing.
@@ -190,7 +183,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                         let looking = Looking::of(arguments.part_of_sources(), Journal::default(), is_locked)
                             .tolerating(arguments.tolerant);
                         let other = Image::read_verified(&source.image, &looking, arguments.verify)?;
-                        between(arguments, &other, source, image, place, several, &progress)
+                        copier.copy_of(&other, source)
                     }
                 })
             })
@@ -215,45 +208,34 @@ fn own_name(name: &[u8]) -> Option<Vec<u8>> {
     (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec())
 }
 
-fn between(
-    arguments: &Arguments,
-    from: &Image,
-    source: &ImagePath,
-    to: &Image,
-    place: &ImagePath,
+/// A copy of several sources into an image.
+struct Into<'a> {
+    arguments: &'a Arguments,
+    image: &'a Image,
+    place: &'a ImagePath,
     several: bool,
-    progress: &Progress,
-) -> Outcome {
-    let nr = from.resolve(&source.path, arguments.options().follow)?;
-    into(arguments, &Inside { image: from }, (nr, &source.path), to, place, several, progress)
+    progress: &'a Progress,
+    made: Made<InodeNr>,
 }
 
-/// Copies one source into an image.
-fn into<O: Origin>(
-    arguments: &Arguments,
-    origin: &O,
-    (node, path): (O::Node, &[u8]),
-    image: &Image,
-    place: &ImagePath,
-    several: bool,
-    progress: &Progress,
-) -> Outcome {
-    let source_is_dir = origin
-        .meta(&node, arguments.options().follow)
-        .map_err(|reason| Failure::of(origin.show(path), reason))?
-        .kind
-        == hectare_engine::Kind::Directory;
-    let goal = goal_inside(
-        image,
-        &place.path,
-        own_name(origin.last_name(path)),
-        several,
-        source_is_dir,
-        arguments.options().recursive,
-    )?;
-    let latest = reproducible::epoch()?.map(Timestamp::from_seconds);
-    let options = Options { latest, ..arguments.options() };
-    copy(origin, &Inside { image }, (node, path.to_vec()), goal, options, progress)
+impl Into<'_> {
+    /// Copies one source that is in an image.
+    fn copy_of(&mut self, from: &Image, source: &ImagePath) -> Outcome {
+        let nr = from.resolve(&source.path, self.arguments.options().follow)?;
+        self.copy(&Inside { image: from }, (nr, &source.path))
+    }
+
+    /// Copies one source.
+    fn copy<O: Origin>(&mut self, origin: &O, (node, path): (O::Node, &[u8])) -> Outcome {
+        let Self { arguments, image, place, several, progress, .. } = *self;
+        let meta = origin.meta(&node, arguments.options().follow);
+        let meta = meta.map_err(|reason| Failure::of(origin.show(path), reason))?;
+        let is_tree = meta.kind == Kind::Directory && arguments.options().recursive;
+        let goal = goal_inside(image, &place.path, own_name(origin.last_name(path)), several, is_tree)?;
+        let latest = reproducible::epoch()?.map(Timestamp::from_seconds);
+        let options = Options { latest, ..arguments.options() };
+        copy(origin, &Inside { image }, (node, path.to_vec()), goal, options, progress, &mut self.made)
+    }
 }
 
 fn goal_inside(
@@ -261,8 +243,7 @@ fn goal_inside(
     path: &[u8],
     own: Option<Vec<u8>>,
     several: bool,
-    source_is_dir: bool,
-    recursive: bool,
+    is_tree: bool,
 ) -> Outcome<Goal<InodeNr>> {
     let volume = image.volume();
     match volume.metadata(path) {
@@ -273,7 +254,7 @@ fn goal_inside(
         Ok(_) | Err(Error::NotFound) => {}
         Err(error) => return Err(image.fail(path, &error)),
     }
-    if several || (path.ends_with(b"/") && !(source_is_dir && recursive)) {
+    if several || (path.ends_with(b"/") && !is_tree) {
         return Err(image.fail(path, &Error::NotFound));
     }
     let (parent, name) = split(path);
@@ -284,33 +265,43 @@ fn goal_inside(
     Ok(Goal { dir, name: Some(name.to_vec()), path: parent.to_vec() })
 }
 
-/// Copies one source out of an image.
-fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
-    let Operand::Inside(source) = source else { return Ok(()) };
-    let image = arguments.image_of(source)?;
-    let nr = image.resolve(&source.path, arguments.options().follow)?;
+/// Copies sources out of images.
+fn out(arguments: &Arguments, from: &[Operand], to: &Path, progress: &Progress) -> Outcome {
+    let (several, options) = (from.len() > 1, arguments.options());
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
-    let (folder, name) = match std::fs::metadata(to) {
-        Ok(meta) if meta.is_dir() => (to.to_owned(), own_name(split(&source.path).1)),
+    // All of them before the target: that replaces nothing that is open by then.
+    let mut images: Vec<(&Path, Image)> = Vec::new();
+    for source in from {
+        let Operand::Inside(source) = source else { continue };
+        if !images.iter().any(|(path, _)| *path == source.image) {
+            images.push((&source.image, arguments.image_of(source)?));
+        }
+    }
+    let is_dir = match std::fs::metadata(to) {
+        Ok(meta) if meta.is_dir() => true,
         Ok(_) if several => return Err(fail(to, Error::NotADirectory.to_string())),
         Err(error) if several || error.kind() != std::io::ErrorKind::NotFound => {
             return Err(fail(to, reason(&error)));
         }
-        _ => {
-            let name = to.file_name().ok_or_else(|| fail(to, Error::NotFound.to_string()))?;
-            (parent_of(to), Some(name.as_bytes().to_vec()))
-        }
+        _ => false,
     };
+    let folder = if is_dir { to.to_owned() } else { parent_of(to) };
     let target = LocalTarget::new(&folder, arguments.rights()).map_err(|why| fail(&folder, why))?;
-    let goal = Goal { dir: target.top(), name, path: Vec::new() };
-    let copied = copy(
-        &Inside { image: &image },
-        &target,
-        (nr, source.path.clone()),
-        goal,
-        arguments.options(),
-        progress,
-    );
+    let mut made = Made::new(several);
+    let copied = each(from, |source| {
+        let Operand::Inside(source) = source else { return Ok(()) };
+        let Some((_, image)) = images.iter().find(|(path, _)| *path == source.image) else { return Ok(()) };
+        let nr = image.resolve(&source.path, options.follow)?;
+        let name = if is_dir {
+            own_name(split(&source.path).1)
+        } else {
+            let name = to.file_name().ok_or_else(|| fail(to, Error::NotFound.to_string()))?;
+            Some(name.as_bytes().to_vec())
+        };
+        let goal = Goal { dir: target.top(), name, path: Vec::new() };
+        let source = (nr, source.path.clone());
+        copy(&Inside { image }, &target, source, goal, options, progress, &mut made)
+    });
     target.tell_lost();
     copied
 }

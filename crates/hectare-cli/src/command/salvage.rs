@@ -5,7 +5,7 @@ mod origin;
 
 use crate::copy::host::{LocalTarget, Rights};
 use crate::copy::volume::Inside;
-use crate::copy::{Goal, Options as CopyOptions, Target, copy};
+use crate::copy::{Goal, Made, Options as CopyOptions, Target, copy};
 use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::image::Image;
 use crate::image_device::{Hold, refuse_other};
@@ -244,7 +244,7 @@ fn run_copy<T: Target>(found: &Found, target: &T, top: T::Dir, progress: &Progre
         latest: None,
     };
     let goal = Goal { dir: top, name: None, path: Vec::new() };
-    copy(found, target, (found.root(), Vec::new()), goal, options, progress)
+    copy(found, target, (found.root(), Vec::new()), goal, options, progress, &mut Made::new(false))
 }
 
 /// The volume to copy into: the one that is there, or a new one, somewhat larger than the damaged device.

@@ -6,6 +6,7 @@ use hectare_host::Identity;
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::path::Path;
 
 /// Why one step failed; the copier adds where.
 pub(crate) type Reason = String;
@@ -103,6 +104,10 @@ pub(crate) trait Origin: Sync {
     /// Its inode, if it lies in this volume.
     fn inode_in(&self, node: &Self::Node, volume: &hectare_engine::Volume) -> Option<InodeNr>;
     /// The last name of a path as it was given: empty for a root, and can be `.` or `..`.
+    /// The image it lies in: files of another one may have the same [identities](Meta::id).
+    fn image(&self) -> Option<&Path> {
+        None
+    }
     fn last_name<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         split(path).1
     }

@@ -9,6 +9,7 @@ use hectare_host::Identity;
 use hectare_units::InodeNr;
 use std::sync::Arc;
 
+use std::path::Path;
 /// A volume to copy from, or into.
 pub(crate) struct Inside<'a> {
     pub(crate) image: &'a Image,
@@ -124,6 +125,10 @@ impl Origin for Inside<'_> {
         self.image.show(path)
     }
 }
+
+    fn image(&self) -> Option<&Path> {
+        Some(self.image.path())
+    }
 
 impl Target for Inside<'_> {
     type Dir = InodeNr;

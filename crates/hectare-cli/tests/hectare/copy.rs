@@ -303,3 +303,69 @@ fn regression_a_copy_out_replaced_what_is_no_file() {
         ));
     }
 }
+
+/// A bench with an empty volume, and a directory with files.
+fn with_files(files: &[(&str, &str)]) -> Bench {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "32M"]).ok();
+    for (name, content) in files {
+        let file = bench.local(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+    }
+    bench
+}
+
+/// Each source had a table of its own.
+#[test]
+fn regression_hard_links_between_sources_became_files() {
+    use std::os::unix::fs::MetadataExt;
+    let bench = with_files(&[("s/a", "a"), ("out/x", "")]);
+    std::fs::hard_link(bench.local("s/a"), bench.local("s/b")).unwrap();
+    let local = |name: &str| bench.local(name).to_str().unwrap().to_owned();
+    let (root, out) = (bench.at("/"), local("out"));
+    hectare(&["cp", "-a", &local("s/a"), &local("s/b"), &root]).ok();
+    hectare(&["mkdir", &bench.at("/d")]).ok();
+    hectare(&["cp", "-a", &bench.at("/a"), &bench.at("/b"), &bench.at("/d")]).ok();
+    hectare(&["cp", "-a", &bench.at("/d/a"), &bench.at("/d/b"), &out]).ok();
+    for dir in ["/", "/d/"] {
+        let stat = [format!("{dir}a"), format!("{dir}b")].map(|path| bench.at(&path));
+        let found = hectare(&["stat", "--json", &stat[0], &stat[1]]).ok().json();
+        assert_eq!((&found[0]["inode"], &found[0]["links"]), (&found[1]["inode"], &2.into()), "{dir}");
+    }
+    let inode = |name: &str| std::fs::metadata(bench.local(name)).unwrap().ino();
+    assert_eq!(inode("out/a"), inode("out/b"));
+    // Of two images, files have the same numbers and nothing in common.
+    let other = with_files(&[("s/a", "other")]);
+    hectare(&["cp", "-a", other.local("s/a").to_str().unwrap(), &other.at("/c")]).ok();
+    hectare(&["ln", &other.at("/c"), &other.at("/e")]).ok();
+    hectare(&["cp", "-a", &bench.at("/a"), &other.at("/c"), &other.at("/e"), &out]).ok();
+    assert_eq!(std::fs::read_to_string(bench.local("out/c")).unwrap(), "other");
+    assert_eq!(inode("out/c"), inode("out/e"));
+    assert_clean(&bench.image).unwrap();
+}
+
+#[test]
+fn regression_the_copy_of_one_source_replaced_that_of_another() {
+    let bench = with_files(&[("a/x", "a"), ("b/x", "b"), ("b/y", "y"), ("out/x", "there")]);
+    let local = |name: &str| bench.local(name).to_str().unwrap().to_owned();
+    let check = |ran: crate::support::Ran, content: &dyn Fn(&str) -> String| {
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.contains("this command has made that file from another source"), "{}", ran.err);
+        assert_eq!((content("x"), content("y")), ("a".to_owned(), "y".to_owned()));
+    };
+    let ran = hectare(&["cp", &local("a/x"), &local("b/x"), &local("b/y"), &bench.at("/")]);
+    let inside =
+        |dir: &str, name: &str| hectare(&["cat", &bench.at(&format!("{dir}{name}"))]).ok().text().to_owned();
+    check(ran, &|name| inside("/", name));
+    // In directories that are merged, too; what was there before is replaced as ever.
+    hectare(&["mkdir", &bench.at("/m")]).ok();
+    check(
+        hectare(&["cp", "-r", &inner(&bench.local("a")), &inner(&bench.local("b")), &bench.at("/m")]),
+        &|name| inside("/m/", name),
+    );
+    hectare(&["mkdir", &bench.at("/n")]).ok();
+    hectare(&["cp", &local("b/x"), &bench.at("/n/")]).ok();
+    let ran = hectare(&["cp", &bench.at("/x"), &bench.at("/y"), &bench.at("/n/x"), &local("out")]);
+    check(ran, &|name| std::fs::read_to_string(bench.local("out").join(name)).unwrap());
+}

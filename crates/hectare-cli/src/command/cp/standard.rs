@@ -50,7 +50,7 @@ pub(super) fn check(arguments: &Arguments, to: &Operand, from: &[Operand]) -> Ou
 /// Copies standard input to a file of an image. Nothing is changed before the first of it was read.
 pub(super) fn take(image: &Image, place: &ImagePath, progress: &Progress) -> Outcome {
     let path = &place.path;
-    let goal = super::goal_inside(image, path, None, false, false, false)?;
+    let goal = super::goal_inside(image, path, None, false, false)?;
     let Goal { dir, name: Some(name), .. } = goal else {
         return Err(image.fail(path, &Error::IsADirectory));
     };
