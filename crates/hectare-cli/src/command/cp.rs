@@ -254,15 +254,18 @@ fn goal_inside(
         Ok(_) | Err(Error::NotFound) => {}
         Err(error) => return Err(image.fail(path, &error)),
     }
-    if several || (path.ends_with(b"/") && !is_tree) {
-        return Err(image.fail(path, &Error::NotFound));
-    }
-    let (parent, name) = split(path);
-    if matches!(name, b"" | b"." | b"..") {
-        return Err(image.fail(path, &Error::NotFound));
-    }
+    let name = new_name(path, is_tree).filter(|_| !several);
+    let name = name.ok_or_else(|| image.fail(path, &Error::NotFound))?;
+    let parent = split(path).0;
     let dir = image.resolve(parent, true)?;
     Ok(Goal { dir, name: Some(name.to_vec()), path: parent.to_vec() })
+}
+
+/// The last name of a path that is not there, if the copy can have it: only that of a tree may end in a slash.
+fn new_name(path: &[u8], is_tree: bool) -> Option<&[u8]> {
+    let name = split(path).1;
+    let is_possible = !matches!(name, b"" | b"." | b"..") && (is_tree || !path.ends_with(b"/"));
+    is_possible.then_some(name)
 }
 
 /// Copies sources out of images.
@@ -295,7 +298,9 @@ fn out(arguments: &Arguments, from: &[Operand], to: &Path, progress: &Progress) 
         let name = if is_dir {
             own_name(split(&source.path).1)
         } else {
-            let name = to.file_name().ok_or_else(|| fail(to, Error::NotFound.to_string()))?;
+            let stat = image.volume().stat(nr).map_err(|error| image.fail(&source.path, &error))?;
+            let possible = new_name(to.as_os_str().as_bytes(), stat.is_dir() && options.recursive);
+            let name = possible.and(to.file_name()).ok_or_else(|| fail(to, Error::NotFound.to_string()))?;
             Some(name.as_bytes().to_vec())
         };
         let goal = Goal { dir: target.top(), name, path: Vec::new() };

@@ -369,3 +369,18 @@ fn regression_the_copy_of_one_source_replaced_that_of_another() {
     let ran = hectare(&["cp", &bench.at("/x"), &bench.at("/y"), &bench.at("/n/x"), &local("out")]);
     check(ran, &|name| std::fs::read_to_string(bench.local("out").join(name)).unwrap());
 }
+
+#[test]
+fn regression_a_directory_that_is_not_there_became_a_file() {
+    let bench = with_files(&[("f", "f")]);
+    hectare(&["cp", bench.local("f").to_str().unwrap(), &bench.at("/f")]).ok();
+    hectare(&["mkdir", &bench.at("/d")]).ok();
+    for name in ["new/", "new/.", "f/"] {
+        let to = format!("{}/{name}", bench.folder.path().display());
+        assert_eq!(hectare(&["cp", &bench.at("/f"), &to]).code, Some(1), "{name}");
+        assert!(!bench.local("new").exists(), "{name}");
+    }
+    let to = format!("{}/new/", bench.folder.path().display());
+    hectare(&["cp", "-r", &bench.at("/d"), &to]).ok();
+    assert!(bench.local("new").is_dir());
+}
