@@ -194,7 +194,8 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
 
     fn finish_dir(&self, dir: &T::Dir, to: &[u8], leave: &Leave) -> Outcome {
         let done = self.target.finish_dir(dir, leave.mode, leave.kept.as_ref());
-        done.map_err(|reason| self.target_failed(to, reason))
+        self.tell_unkept(to, done.map_err(|reason| self.target_failed(to, reason))?);
+        Ok(())
     }
 
     /// Copies the files of an ordered origin, then finishes its directories, the inner ones first.
@@ -427,7 +428,8 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
                 Ok(None)
             }
             made => {
-                let first = made.map_err(|reason| self.target_failed(to, reason))?;
+                let (first, unkept) = made.map_err(|reason| self.target_failed(to, reason))?;
+                self.tell_unkept(to, unkept);
                 self.note_made(to);
                 Ok(Some(first))
             }

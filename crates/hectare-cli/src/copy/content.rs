@@ -136,7 +136,10 @@ impl<'a, C: Content, T: Target> Pool<'a, C, T> {
     fn run(&self, job: &Job<C, T::File>, buffer: &mut [u8]) -> Result<(), Side> {
         let copied = self.content(job, buffer);
         if let (Some((meta, xattrs)), Ok(()) | Err(Side::Origin(_))) = (&job.keep, &copied) {
-            self.target.finish_file(&job.file, meta, xattrs).map_err(Side::Target)?;
+            let unkept = self.target.finish_file(&job.file, meta, xattrs).map_err(Side::Target)?;
+            if let Some(reason) = unkept {
+                self.left_out.tell(&job.to, reason);
+            }
         }
         copied
     }

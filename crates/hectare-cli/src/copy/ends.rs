@@ -59,6 +59,9 @@ pub(crate) type Named<N> = (Vec<u8>, N);
 /// Extended attributes: full name and value.
 pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Which attributes the target has no room for, and why, if there are any: the copy goes on without them.
+pub(crate) type Unkept = Option<Reason>;
+
 /// A file without content to be copied later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Special {
@@ -101,13 +104,13 @@ pub(crate) trait Origin: Sync {
     fn read_link(&self, node: &Self::Node) -> Result<Vec<u8>, Reason>;
     /// The extended attributes.
     fn xattrs(&self, node: &Self::Node, follow: bool) -> Result<Xattrs, Reason>;
-    /// Its inode, if it lies in this volume.
-    fn inode_in(&self, node: &Self::Node, volume: &hectare_engine::Volume) -> Option<InodeNr>;
-    /// The last name of a path as it was given: empty for a root, and can be `.` or `..`.
     /// The image it lies in: files of another one may have the same [identities](Meta::id).
     fn image(&self) -> Option<&Path> {
         None
     }
+    /// Its inode, if it lies in this volume.
+    fn inode_in(&self, node: &Self::Node, volume: &hectare_engine::Volume) -> Option<InodeNr>;
+    /// The last name of a path as it was given: empty for a root, and can be `.` or `..`.
     fn last_name<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         split(path).1
     }
@@ -167,7 +170,7 @@ pub(crate) trait Target: Sync {
         special: &Special,
         mode: u16,
         attributes: Option<&(Meta, Xattrs)>,
-    ) -> Result<Self::First, Reason>;
+    ) -> Result<(Self::First, Unkept), Reason>;
     /// Gives a file another name.
     fn link(&self, first: &Self::First, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
     /// Removes a file that is not a directory.
@@ -181,9 +184,10 @@ pub(crate) trait Target: Sync {
     /// Sets the size.
     fn set_len(&self, file: &Self::File, size: u64) -> Result<(), Reason>;
     /// Sets a file's attributes.
-    fn finish_file(&self, file: &Self::File, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason>;
+    fn finish_file(&self, file: &Self::File, meta: &Meta, xattrs: &Xattrs) -> Result<Unkept, Reason>;
     /// Sets a directory's attributes; without them, the mode that new directories get.
-    fn finish_dir(&self, dir: &Self::Dir, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason>;
+    fn finish_dir(&self, dir: &Self::Dir, mode: u16, kept: Option<&(Meta, Xattrs)>)
+    -> Result<Unkept, Reason>;
     /// A path from the target's top, for messages.
     fn show(&self, path: &[u8]) -> String;
 }

@@ -3,7 +3,7 @@
 //! It has no state of its own, so that the walker and the threads of [`super::ordered`] use the same one.
 
 use super::content::{Job, Pool};
-use super::ends::{Meta, Options, Origin, Reason, Target, Xattrs};
+use super::ends::{Meta, Options, Origin, Reason, Target, Unkept, Xattrs};
 use crate::failure::{Failure, LeftOut, Outcome};
 use hectare_engine::Kind;
 
@@ -34,6 +34,13 @@ impl<O: Origin, T: Target> Maker<'_, O, T> {
 
     pub(super) fn target_failed(&self, to: &[u8], reason: Reason) -> Failure {
         Failure::of(self.target.show(to), reason)
+    }
+
+    /// Reports attributes that the target has no room for.
+    pub(super) fn tell_unkept(&self, to: &[u8], unkept: Unkept) {
+        if let Some(reason) = unkept {
+            self.left_out.tell(self.target.show(to), reason);
+        }
     }
 
     pub(super) fn leave_out(&self, from: &[u8], reason: impl std::fmt::Display) -> Outcome {

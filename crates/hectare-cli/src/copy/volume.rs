@@ -1,15 +1,16 @@
 //! A volume as origin or target of a copy.
 
-use super::ends::{Content, Meta, Named, Origin, Reason, Special, Target, Xattrs};
+use super::ends::{Content, Meta, Named, Origin, Reason, Special, Target, Unkept, Xattrs};
 use crate::image::Image;
+use crate::name::shown;
 use crate::umask;
 use crate::walk::Entries;
 use hectare_engine::{Caller, Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow};
 use hectare_host::Identity;
 use hectare_units::InodeNr;
+use std::path::Path;
 use std::sync::Arc;
 
-use std::path::Path;
 /// A volume to copy from, or into.
 pub(crate) struct Inside<'a> {
     pub(crate) image: &'a Image,
@@ -29,19 +30,25 @@ impl Inside<'_> {
     }
 
     /// Sets the kept attributes. They replace what the new inode inherited from its directory's ACL.
-    fn finish(&self, nr: InodeNr, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+    fn finish(&self, nr: InodeNr, meta: &Meta, xattrs: &Xattrs) -> Result<Unkept, Reason> {
         self.finish_inode(nr, meta, xattrs).map_err(reason)
     }
 
-    fn finish_inode(&self, nr: InodeNr, meta: &Meta, xattrs: &Xattrs) -> Result<(), Error> {
+    fn finish_inode(&self, nr: InodeNr, meta: &Meta, xattrs: &Xattrs) -> Result<Unkept, Error> {
         let volume = self.volume();
         for name in volume.list_xattrs(nr)? {
             if !xattrs.iter().any(|(kept, _)| *kept == name) {
                 volume.remove_xattr(nr, &name)?;
             }
         }
+        let mut unkept = Vec::new();
         for (name, value) in xattrs {
-            volume.set_xattr(nr, name, value, XattrHow::default())?;
+            match volume.set_xattr(nr, name, value, XattrHow::default()) {
+                Err(error @ (Error::NoSpace | Error::AttributeTooLarge)) => {
+                    unkept.push(format!("its attribute {} is left out: {error}", shown(name)));
+                }
+                set => set?,
+            }
         }
         // A link's mode means nothing and stays.
         let permissions = (meta.kind != Kind::Symlink).then_some(meta.mode);
@@ -53,7 +60,8 @@ impl Inside<'_> {
             mtime: Some(meta.mtime),
             ..Changes::default()
         };
-        volume.change(nr, &changes)
+        volume.change(nr, &changes)?;
+        Ok((!unkept.is_empty()).then(|| unkept.join("; ")))
     }
 }
 
@@ -117,6 +125,10 @@ impl Origin for Inside<'_> {
         self.volume().xattrs(*node).map_err(reason)
     }
 
+    fn image(&self) -> Option<&Path> {
+        Some(self.image.path())
+    }
+
     fn inode_in(&self, node: &InodeNr, volume: &Volume) -> Option<InodeNr> {
         Arc::ptr_eq(self.volume().device(), volume.device()).then_some(*node)
     }
@@ -125,10 +137,6 @@ impl Origin for Inside<'_> {
         self.image.show(path)
     }
 }
-
-    fn image(&self) -> Option<&Path> {
-        Some(self.image.path())
-    }
 
 impl Target for Inside<'_> {
     type Dir = InodeNr;
@@ -181,7 +189,7 @@ impl Target for Inside<'_> {
         special: &Special,
         mode: u16,
         attributes: Option<&(Meta, Xattrs)>,
-    ) -> Result<InodeNr, Reason> {
+    ) -> Result<(InodeNr, Unkept), Reason> {
         let node = match special {
             Special::Symlink(target) => NewNode::Symlink(target),
             Special::Node(Kind::CharDevice, number) => NewNode::CharDevice(*number),
@@ -190,10 +198,8 @@ impl Target for Inside<'_> {
             Special::Node(_, _) => NewNode::Socket,
         };
         let nr = self.make(*dir, name, node, mode)?;
-        if let Some((meta, xattrs)) = attributes {
-            self.finish(nr, meta, xattrs)?;
-        }
-        Ok(nr)
+        let unkept = attributes.map(|(meta, xattrs)| self.finish(nr, meta, xattrs)).transpose()?;
+        Ok((nr, unkept.flatten()))
     }
 
     fn link(&self, first: &InodeNr, dir: &InodeNr, name: &[u8]) -> Result<(), Reason> {
@@ -220,12 +226,12 @@ impl Target for Inside<'_> {
         file.set_len(size).map_err(reason)
     }
 
-    fn finish_file(&self, file: &OpenFile, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+    fn finish_file(&self, file: &OpenFile, meta: &Meta, xattrs: &Xattrs) -> Result<Unkept, Reason> {
         self.finish(file.inode(), meta, xattrs)
     }
 
-    fn finish_dir(&self, dir: &InodeNr, _mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason> {
-        kept.map_or(Ok(()), |(meta, xattrs)| self.finish(*dir, meta, xattrs))
+    fn finish_dir(&self, dir: &InodeNr, _mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<Unkept, Reason> {
+        kept.map_or(Ok(None), |(meta, xattrs)| self.finish(*dir, meta, xattrs))
     }
 
     fn show(&self, path: &[u8]) -> String {

@@ -384,3 +384,26 @@ fn regression_a_directory_that_is_not_there_became_a_file() {
     hectare(&["cp", "-r", &bench.at("/d"), &to]).ok();
     assert!(bench.local("new").is_dir());
 }
+
+#[test]
+fn regression_an_attribute_that_does_not_fit_ended_the_copy_of_a_tree() {
+    let bench = with_files(&[("s/a", "a"), ("s/b", "b"), ("s/c", "c"), ("s/d/e", "e")]);
+    hectare(&["mkfs", "-q", "-F", "-b", "1024", bench.image(), "32M"]).ok();
+    let value = vec![b'v'; 3000];
+    for name in ["s/a", "s/d"] {
+        let flags = rustix::fs::XattrFlags::empty();
+        if let Err(error) = rustix::fs::setxattr(bench.local(name), "user.big", &value, flags) {
+            skip!("cli copy::regression_an_attribute_that_does_not_fit", error);
+        }
+    }
+    let ran = hectare(&["cp", "-a", bench.local("s").to_str().unwrap(), &bench.at("/")]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    for path in ["/s/a", "/s/d"] {
+        let line = format!("{}: its attribute user.big is left out: ", bench.at(path));
+        assert!(ran.err.contains(&line), "{}", ran.err);
+    }
+    for (path, content) in [("/s/a", "a"), ("/s/b", "b"), ("/s/c", "c"), ("/s/d/e", "e")] {
+        assert_eq!(hectare(&["cat", &bench.at(path)]).ok().text(), content, "{path}");
+    }
+    assert_clean(&bench.image).unwrap();
+}

@@ -9,7 +9,7 @@
 
 use super::super::Rights;
 use super::{c_name, errno, failed, kind_of, place};
-use crate::copy::ends::{Meta, Reason, Special, Target, Xattrs};
+use crate::copy::ends::{Meta, Reason, Special, Target, Unkept, Xattrs};
 use crate::failure::tell;
 use crate::name::{join, shown};
 use hectare_engine::{Kind, Timestamp, Volume};
@@ -383,7 +383,7 @@ impl Target for LocalTarget {
         special: &Special,
         mode: u16,
         attributes: Option<&(Meta, Xattrs)>,
-    ) -> Result<First, Reason> {
+    ) -> Result<(First, Unkept), Reason> {
         let (fd, os_name) = (self.open(dir)?, OsStr::from_bytes(name));
         let file_type = match special {
             Special::Symlink(target) => {
@@ -412,7 +412,7 @@ impl Target for LocalTarget {
             };
             self.finish(&handle, meta, xattrs)?;
         }
-        Ok(First { dir: dir.clone(), name: name.to_vec(), identity })
+        Ok((First { dir: dir.clone(), name: name.to_vec(), identity }, None))
     }
 
     fn link(&self, first: &First, dir: &Dir, name: &[u8]) -> Result<(), Reason> {
@@ -450,21 +450,22 @@ impl Target for LocalTarget {
         file.file.set_len(size).map_err(failed)
     }
 
-    fn finish_file(&self, file: &HostFile, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+    fn finish_file(&self, file: &HostFile, meta: &Meta, xattrs: &Xattrs) -> Result<Unkept, Reason> {
         let handle = Handle::Open(&file.file);
         if file.is_final && xattrs.is_empty() {
-            return handle.set_times(&times(meta)).map_err(errno);
+            return handle.set_times(&times(meta)).map_err(errno).map(|()| None);
         }
-        self.finish(&handle, meta, xattrs)
+        self.finish(&handle, meta, xattrs).map(|()| None)
     }
 
-    fn finish_dir(&self, dir: &Dir, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason> {
+    fn finish_dir(&self, dir: &Dir, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<Unkept, Reason> {
         let file = File::from(self.walk.open_to_read(dir).map_err(failed)?);
         let handle = Handle::Open(&file);
-        match kept {
+        let finished = match kept {
             Some((meta, xattrs)) => self.finish(&handle, meta, xattrs),
             None => handle.chmod(mode).map_err(failed),
-        }
+        };
+        finished.map(|()| None)
     }
 
     fn show(&self, path: &[u8]) -> String {

@@ -7,7 +7,7 @@
 use super::super::Rights;
 use super::names::{is_spelt, refused};
 use super::{failed, kind_of, look, replaced};
-use crate::copy::ends::{Meta, Reason, Special, Target, Xattrs};
+use crate::copy::ends::{Meta, Reason, Special, Target, Unkept, Xattrs};
 use crate::failure::tell;
 use crate::name::{join, shown};
 use crate::os::{new_file, open_to_set_times, set_mode, set_owner, symlink};
@@ -271,7 +271,7 @@ impl Target for LocalTarget {
         special: &Special,
         _mode: u16,
         attributes: Option<&(Meta, Xattrs)>,
-    ) -> Result<First, Reason> {
+    ) -> Result<(First, Unkept), Reason> {
         let path = place(dir, name)?;
         match special {
             Special::Symlink(target) => symlink(target, &path).map_err(failed)?,
@@ -282,7 +282,7 @@ impl Target for LocalTarget {
         if let Some((meta, xattrs)) = attributes {
             self.finish(&path, None, meta, xattrs)?;
         }
-        First::at(path)
+        Ok((First::at(path)?, None))
     }
 
     fn link(&self, first: &First, dir: &Arc<Path>, name: &[u8]) -> Result<(), Reason> {
@@ -317,19 +317,25 @@ impl Target for LocalTarget {
         file.file.set_len(size).map_err(failed)
     }
 
-    fn finish_file(&self, file: &HostFile, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
-        self.finish(&file.path, Some(&file.file), meta, xattrs)
+    fn finish_file(&self, file: &HostFile, meta: &Meta, xattrs: &Xattrs) -> Result<Unkept, Reason> {
+        self.finish(&file.path, Some(&file.file), meta, xattrs).map(|()| None)
     }
 
-    fn finish_dir(&self, dir: &Arc<Path>, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason> {
-        match kept {
+    fn finish_dir(
+        &self,
+        dir: &Arc<Path>,
+        mode: u16,
+        kept: Option<&(Meta, Xattrs)>,
+    ) -> Result<Unkept, Reason> {
+        let finished = match kept {
             Some((meta, xattrs)) => {
                 let file = open_to_set_times(dir).map_err(failed)?;
                 self.finish(dir, Some(&file), meta, xattrs)
             }
             // What was not to be kept is not lost.
             None => set_mode(dir, mode).map(drop).map_err(failed),
-        }
+        };
+        finished.map(|()| None)
     }
 
     fn show(&self, path: &[u8]) -> String {
