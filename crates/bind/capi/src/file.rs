@@ -31,7 +31,7 @@ const ALL: u32 = 31;
 
 static FILES: Table<File> = Table::new(Kind::File);
 
-fn file(handle: *mut hectare_file) -> Result<Held<'static, File>, Failure> {
+fn file(handle: *mut hectare_file) -> Result<Held<File>, Failure> {
     FILES.get(handle)
 }
 

@@ -1,21 +1,14 @@
 //! Handles: numbers that C takes for pointers.
 //!
-//! A number leads to an object as long as that is open; afterwards it leads to nothing, also when the place
-//! is used again, since each use has a generation of its own. The lowest two bits name the kind, so that the
-//! number of a volume never is one of a file. The table is free of locks: a look-up costs some nanoseconds.
+//! A number leads to an object as long as that is open, and afterwards to nothing: no number is given twice. The
+//! lowest two bits name the kind, so that the number of a volume never is one of a file. The objects are in
+//! several maps with a lock each, so that threads seldom wait for each other.
 
 use crate::failure::{EBADF, Failure};
-use sharded_slab::{Config, Entry, Slab};
-use std::ops::Deref;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Keys leave the bits free that name the kind.
-pub(crate) struct Keys;
-
-impl Config for Keys {
-    const RESERVED_BITS: usize = KIND_BITS as usize;
-}
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const KIND_BITS: u32 = 2;
 
@@ -37,62 +30,55 @@ impl Kind {
     }
 }
 
-/// An object in the table.
-struct Open<T> {
-    object: T,
-    /// The table itself lets two threads remove what a third one holds.
-    closed: AtomicBool,
-}
-
 /// An open object in use: what closes its handle meanwhile does not end it.
-pub(crate) struct Held<'a, T>(Entry<'a, Open<T>, Keys>);
+pub(crate) type Held<T> = Arc<T>;
 
-impl<T> Deref for Held<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0.object
-    }
-}
+/// The maps that share the objects of one kind.
+const PARTS: usize = 64;
+/// The last number of an object.
+const LAST: usize = usize::MAX >> KIND_BITS;
 
 /// A table of the open objects of one kind.
 pub(crate) struct Table<T> {
-    slab: LazyLock<Slab<Open<T>, Keys>>,
+    parts: [RwLock<BTreeMap<usize, Held<T>>>; PARTS],
+    next: AtomicUsize,
     kind: Kind,
 }
 
 impl<T: Clone> Table<T> {
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { slab: LazyLock::new(Slab::new_with_config), kind }
+        Self { parts: [const { RwLock::new(BTreeMap::new()) }; PARTS], next: AtomicUsize::new(0), kind }
     }
 
     /// The handle of a new object: never NULL.
     pub(crate) fn insert<H>(&self, object: T) -> Result<*mut H, Failure> {
-        let key = self.slab.insert(Open { object, closed: AtomicBool::new(false) });
-        let key = key.ok_or_else(|| {
-            Failure::new(ENFILE, format!("too many handles of a {} are open", self.kind.name()))
+        let after = |number: usize| (number < LAST).then(|| number + 1);
+        let number = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).map_err(|_| {
+            Failure::new(ENFILE, format!("all numbers for the handles of a {} are used up", self.kind.name()))
         })?;
+        self.part(number).write().insert(number, Held::new(object));
         // Never followed.
-        Ok(std::ptr::without_provenance_mut(key << KIND_BITS | self.kind as usize))
+        Ok(std::ptr::without_provenance_mut(number << KIND_BITS | self.kind as usize))
     }
 
     /// The object of a handle, which stays while it is held, even if another thread closes the handle.
-    pub(crate) fn get<H>(&self, handle: *mut H) -> Result<Held<'_, T>, Failure> {
-        self.slab.get(self.key(handle)?).map(Held).ok_or_else(|| self.stale())
+    pub(crate) fn get<H>(&self, handle: *mut H) -> Result<Held<T>, Failure> {
+        let number = self.number(handle)?;
+        self.part(number).read().get(&number).cloned().ok_or_else(|| self.stale())
     }
 
-    /// The object of a handle, which leads to nothing any more.
+    /// The object of a handle, which leads to nothing any more. Of two that close it at the same time one gets it.
     pub(crate) fn take<H>(&self, handle: *mut H) -> Result<T, Failure> {
-        let key = self.key(handle)?;
-        let held = self.get(handle)?;
-        // Of two that close it at the same time one does.
-        if held.0.closed.swap(true, Ordering::Relaxed) || !self.slab.remove(key) {
-            return Err(self.stale());
-        }
-        Ok(held.clone())
+        let number = self.number(handle)?;
+        let taken = self.part(number).write().remove(&number);
+        taken.map(Arc::unwrap_or_clone).ok_or_else(|| self.stale())
     }
 
-    fn key<H>(&self, handle: *mut H) -> Result<usize, Failure> {
+    fn part(&self, number: usize) -> &RwLock<BTreeMap<usize, Held<T>>> {
+        &self.parts[number % PARTS]
+    }
+
+    fn number<H>(&self, handle: *mut H) -> Result<usize, Failure> {
         let number = handle.addr();
         let kind = number & ((1 << KIND_BITS) - 1);
         if kind == self.kind as usize { Ok(number >> KIND_BITS) } else { Err(self.stale()) }
@@ -128,6 +114,21 @@ mod tests {
             let wrong: *mut u8 = std::ptr::without_provenance_mut(wrong);
             assert!(wrong == second || TABLE.get(wrong).is_err());
         }
+    }
+
+    #[test]
+    fn regression_a_closed_handle_came_again() {
+        static TABLE: Table<u32> = Table::new(Kind::File);
+        let first: *mut u8 = TABLE.insert(0).ok().unwrap();
+        assert_eq!(TABLE.take(first).ok(), Some(0));
+        // A generation of eleven bits came again after 2047 uses of a place.
+        for number in 1..if cfg!(miri) { 100 } else { 10_000 } {
+            let next: *mut u8 = TABLE.insert(number).ok().unwrap();
+            assert!(next != first && TABLE.get(first).is_err(), "after {number} more");
+            assert_eq!(TABLE.take(next).ok(), Some(number));
+        }
+        TABLE.next.store(LAST, Ordering::Relaxed);
+        assert!(TABLE.insert::<u8>(1).is_err(), "there are no more numbers");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const HECTARE_READ_WRITE: u32 = 1;
 
 static VOLUMES: Table<Volume> = Table::new(Kind::Volume);
 
-pub(crate) fn volume(handle: *mut hectare_volume) -> Result<Held<'static, Volume>, Failure> {
+pub(crate) fn volume(handle: *mut hectare_volume) -> Result<Held<Volume>, Failure> {
     VOLUMES.get(handle)
 }
 
@@ -138,7 +138,7 @@ pub extern "C" fn hectare_set_label(volume: *mut hectare_volume, label: *const c
 
 /// What is at a path.
 pub(crate) struct At<'a> {
-    volume: Held<'static, Volume>,
+    volume: Held<Volume>,
     path: &'a [u8],
     follows: bool,
 }
