@@ -21,7 +21,7 @@ mod signals_windows;
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub(crate) use linux::{
     FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
-    is_block_device, is_mount, is_root, limit_memory, memory_limit, note_umask, owner, random_uuid,
+    is_block_device, is_mount, is_root, limit_memory, memory_limit, new_file, note_umask, owner, random_uuid,
     same_file, sync_directory, times, umask,
 };
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]

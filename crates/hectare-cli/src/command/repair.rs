@@ -394,9 +394,10 @@ fn numbered(arguments: &Arguments, number: u32) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Makes the undo file, which must not be there yet.
+/// Makes the undo file, which must not be there yet, for its owner alone: it holds blocks of the volume, whoever
+/// may read that.
 fn undo_file(arguments: &Arguments) -> Outcome<(PathBuf, File)> {
-    let create = |path: &Path| File::options().write(true).create_new(true).open(path);
+    let create = |path: &Path| os::new_file(path, 0o600);
     let refused = |path: &Path, error: &std::io::Error| {
         Failure::of(shown(path.as_os_str().as_bytes()), format_args!("{error}; --undo names another place"))
     };

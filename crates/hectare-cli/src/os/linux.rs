@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGABRT;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -61,6 +61,11 @@ pub(crate) fn limit_memory(bytes: u64) -> io::Result<()> {
     setrlimit(Resource::Data, Rlimit { current: Some(bytes), maximum: Some(bytes) })?;
     let always = Arc::new(AtomicBool::new(true));
     signal_hook::flag::register_conditional_shutdown(SIGABRT, 1, always).map(drop)
+}
+
+/// Makes a new file, for which no link is followed, with this mode.
+pub(crate) fn new_file(path: &Path, mode: u16) -> io::Result<File> {
+    File::options().write(true).create_new(true).mode(mode.into()).open(path)
 }
 
 /// Whether it is a block device.

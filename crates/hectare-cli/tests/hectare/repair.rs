@@ -325,3 +325,20 @@ fn regression_a_repair_taken_back_was_taken_for_an_interrupted_one() {
     assert_eq!(hectare(&["stat", "--json", &format!("{name}:/f")]).ok().json()[0]["mode"], "0600");
     assert_clean(&image).unwrap();
 }
+
+#[test]
+fn regression_an_undo_file_could_be_read_by_everybody() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("disk.img");
+    if let Err(reason) = broken(&image) {
+        skip!("cli repair::regression_an_undo_file_could_be_read", reason);
+    }
+    let (name, named) = (image.to_str().unwrap(), folder.path().join("named"));
+    let mode =
+        |path: &Path| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions());
+    assert_eq!(hectare(&["repair", "-y", name]).code, Some(1));
+    let unasked = folder.path().join("disk.img.undo-1");
+    hectare(&["undo", name, unasked.to_str().unwrap()]).ok();
+    assert_eq!(hectare(&["repair", "-y", "--undo", named.to_str().unwrap(), name]).code, Some(1));
+    assert_eq!((mode(&unasked) & 0o777, mode(&named) & 0o777), (0o600, 0o600));
+}
