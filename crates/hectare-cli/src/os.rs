@@ -21,14 +21,15 @@ mod signals_windows;
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub(crate) use linux::{
     FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
-    is_block_device, is_mount, is_root, limit_memory, memory_limit, new_file, note_umask, owner, random_uuid,
-    same_file, sync_directory, times, umask,
+    is_block_device, is_mount, is_open, is_root, is_stream, limit_memory, memory_limit, new_file, note_umask,
+    open_files, owner, random_uuid, same_file, sync_directory, times, umask,
 };
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 pub(crate) use portable::{
     FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
-    is_block_device, is_mount, is_root, limit_memory, memory_limit, new_file, note_umask, open_to_set_times,
-    owner, random_uuid, same_file, set_mode, set_owner, symlink, sync_directory, times, umask,
+    is_block_device, is_mount, is_open, is_root, is_stream, limit_memory, memory_limit, new_file, note_umask,
+    open_to_set_times, owner, random_uuid, same_file, set_mode, set_owner, symlink, sync_directory, times,
+    umask,
 };
 #[cfg(unix)]
 pub(crate) use signals::Ending;
@@ -37,7 +38,7 @@ pub(crate) use signals_windows::Ending;
 
 use crate::failure::{Failure, Outcome};
 use std::ffi::OsString;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// Refuses arguments that are no names on this host.
 pub(crate) fn check_arguments(arguments: &[OsString]) -> Outcome {
@@ -45,6 +46,13 @@ pub(crate) fn check_arguments(arguments: &[OsString]) -> Outcome {
         Some(word) => Err(Failure::Usage(format!("{}: it is not Unicode", word.display()))),
         None => Ok(()),
     }
+}
+
+/// A path without links, also that of a file that is not there in a directory that is.
+fn resolved(path: &Path) -> PathBuf {
+    let parent = path.parent().map(|parent| if parent == Path::new("") { Path::new(".") } else { parent });
+    let beside = || Some(parent?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(beside).unwrap_or_else(|| path.to_owned())
 }
 
 /// The length of the drive or share that a path begins with (`C:`); 0 on hosts that have none.

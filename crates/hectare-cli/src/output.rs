@@ -7,8 +7,10 @@
 pub use crate::failure::reason;
 use crate::failure::{Failure, Outcome, note_unprinted};
 use crate::name::{inert, shown};
-use hectare_device::check_output_place;
+use crate::os::{is_open, is_stream, same_file};
 use hectare_device::os::OsStrExt;
+use hectare_device::{Device, FileOptions, Overwrite};
+use hectare_units::Bytes;
 use serde::Serialize;
 use std::fmt;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
@@ -145,9 +147,31 @@ impl JsonArray {
     }
 }
 
-/// Writes an output file named on the command line.
-pub fn write_file(path: &Path, content: &[u8]) -> Outcome {
-    check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
-    std::fs::write(path, content)
-        .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))
+/// Refuses a file to be written that is one of those that are read: they would be lost.
+pub(crate) fn refuse_input(path: &Path, inputs: &[&Path]) -> Outcome {
+    match inputs.iter().any(|input| same_file(path, input)) {
+        true => Err(Failure::of(
+            shown(path.as_os_str().as_bytes()),
+            "it is the image that is read, and stays as it is",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Writes a file that was asked for beside what a command prints: all of it appears at once, in place of a regular
+/// file that is there. A file that the command has open is not replaced. Terminals and pipes are written to.
+pub fn write_file(path: &Path, content: &[u8], overwrite: Overwrite) -> Outcome {
+    let fail = |reason: &str| Failure::of(shown(path.as_os_str().as_bytes()), reason);
+    if is_stream(path) {
+        return std::fs::write(path, content).map_err(|error| fail(&reason(&error)));
+    }
+    if is_open(path) {
+        return Err(fail("that file is in use by this command, and stays as it is"));
+    }
+    let written = FileOptions::new().write(true).create_pending(path, Bytes::of(content.len()), overwrite);
+    let written = written.and_then(|file| {
+        file.device().write_at(Bytes::ZERO, content)?;
+        file.publish()?.flush()
+    });
+    written.map_err(|error| Failure::Line(error.to_string()))
 }

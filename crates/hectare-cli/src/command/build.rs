@@ -15,6 +15,7 @@ use crate::remote::first_features;
 use crate::reproducible::epoch as source_date_epoch;
 use content::{ContentArguments, read};
 use goal::Target;
+use hectare_device::Overwrite;
 use hectare_device::os::OsStrExt;
 use hectare_mkfs::whole_pages;
 use hectare_populate::{Explanation, Image, ImageError, Size, Tree, reproducible};
@@ -212,7 +213,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     image.write(goal.device(), arguments.content.threads(), &progress).map_err(failed)?;
     drop(progress);
     if let Some((path, text)) = config {
-        write_file(path, format!("{text}\n").as_bytes())?;
+        let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
+        write_file(path, format!("{text}\n").as_bytes(), overwrite)?;
     }
     let changed = arguments.like.as_deref().map(|old| {
         let block_size = image.format().geometry().block_size;

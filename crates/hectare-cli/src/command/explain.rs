@@ -5,10 +5,11 @@ use crate::explanation::{LAST, Units, how, lines, page, picture, summary};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::name::shown;
-use crate::output::{Output, write_file};
+use crate::output::{Output, refuse_input, write_file};
 use crate::picture::svg;
 use crate::size_arg::parse_size;
 use crate::write_args::{Looking, Policies, Tuning};
+use hectare_device::Overwrite;
 use hectare_device::os::OsStrExt;
 use hectare_engine::{Ask, AskGoal, Explanation, OpenOptions};
 use hectare_units::{BlockNr, Clusters};
@@ -77,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         if path.as_ref().is_some_and(|path| path.extension().is_none_or(|found| found != end)) {
             return Err(Failure::Usage(format!("the name of --{end} FILE ends in .{end}")));
         }
+        path.iter().try_for_each(|path| refuse_input(path, &[&arguments.place]))?;
     }
     let name = shown(arguments.place.file_name().unwrap_or(arguments.place.as_os_str()).as_bytes());
     if arguments.place.is_dir() {
@@ -171,7 +173,7 @@ fn tell(arguments: &Arguments, name: &str, explanations: &[Explanation]) -> Outc
 }
 
 fn write(path: Option<&Path>, draw: impl FnOnce() -> String) -> Outcome {
-    path.map_or(Ok(()), |path| write_file(path, draw().as_bytes()))
+    path.map_or(Ok(()), |path| write_file(path, draw().as_bytes(), Overwrite::Replace))
 }
 
 /// A line for each policy.

@@ -7,8 +7,7 @@ use crate::directory::Directory;
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_path::ImagePath;
 use crate::name::shown;
-use crate::os::same_file;
-use crate::output::reason;
+use crate::output::{reason, refuse_input};
 use crate::progress::Progress;
 use crate::reproducible;
 use crate::write_args::Looking;
@@ -153,11 +152,8 @@ impl Arguments {
         if path.exists() && !self.force {
             return Err(Failure::of(name, "the file exists; use --force to replace it"));
         }
-        let images = [Some(&self.place), self.diff.as_ref()];
-        match images.into_iter().flatten().any(|place| path.exists() && same_file(path, &place.image)) {
-            true => Err(Failure::of(name, "it is the image that is read, and would be replaced")),
-            false => Ok(()),
-        }
+        let images = [Some(&self.place), self.diff.as_ref()].into_iter().flatten();
+        refuse_input(path, &images.map(|place| &*place.image).collect::<Vec<_>>())
     }
 
     fn image_options(&self) -> Outcome<ImageOptions> {

@@ -8,6 +8,7 @@ use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::picture::{raster, svg};
 use crate::write_args::Looking;
+use hectare_device::Overwrite;
 use hectare_device::os::OsStrExt;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -69,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Format::Png => raster::draw(&scene).map_err(|error| Failure::of("the picture", error))?,
     };
     match &arguments.output {
-        Some(path) => write_file(path, &drawn)?,
+        Some(path) => write_file(path, &drawn, Overwrite::Replace)?,
         None => {
             let mut out = Output::report();
             out.bytes(&drawn)?;

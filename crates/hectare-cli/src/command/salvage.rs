@@ -12,7 +12,7 @@ use crate::image_device::{Hold, refuse_other};
 use crate::logical::device;
 use crate::name::shown;
 use crate::os::{is_root, same_file};
-use crate::output::{reason, write_file};
+use crate::output::{reason, refuse_input, write_file};
 use crate::partition_args::Part;
 use crate::progress::{Meter, Progress};
 use crate::write_args::parse_which;
@@ -92,6 +92,14 @@ enum Output {
 }
 
 impl Output {
+    /// Where it goes, if that has a name.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) | Self::Tar(path) | Self::Image(path) => Some(path),
+            Self::Stdout => None,
+        }
+    }
+
     #[allow(clippy::unnecessary_wraps)] // the form that clap wants
     fn parse(text: &OsStr) -> Result<Self, Infallible> {
         let bytes = text.as_bytes();
@@ -143,12 +151,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let salvage = Arc::new(salvage);
     let copied = arguments.copy(&salvage);
     let report = salvage.report();
-    if let Some(file) = &arguments.report {
-        let text = serde_json::to_vec_pretty(&report).map_err(|error| Failure::Line(error.to_string()))?;
-        write_file(file, &text)?;
-    }
+    let reported = arguments.report.as_deref().map_or(Ok(()), |file| {
+        let text = serde_json::to_vec_pretty(&report).map_err(|error| Failure::of("JSON", error))?;
+        write_file(file, &text, Overwrite::Replace)
+    });
     tell_doubts(&name, &report);
-    copied?;
+    copied.and(reported)?;
     let is_whole = report.doubtful.is_empty() && report.volume.is_empty() && report.unreadable.is_empty();
     if is_whole { Ok(()) } else { Err(Failure::Told) }
 }
@@ -159,11 +167,16 @@ impl Arguments {
         if self.resume && !matches!(self.output, Output::Directory(_)) {
             return Err(Failure::Usage("--resume: only a directory can be continued".to_owned()));
         }
-        let refuse_source = |path: &Path| match same_file(path, &self.device) {
-            true => Err(Failure::of(shown(path.as_os_str().as_bytes()), "it is the device that is read")),
-            false => Ok(()),
-        };
-        self.report.as_deref().map_or(Ok(()), refuse_source)?;
+        let refuse_source = |path: &Path| refuse_input(path, &[&self.device]);
+        if let Some(report) = self.report.as_deref() {
+            refuse_source(report)?;
+            if self.output.path().is_some_and(|output| same_file(report, output)) {
+                let name = shown(report.as_os_str().as_bytes());
+                return Err(Failure::Usage(format!(
+                    "--report {name}: that is the output; give another file"
+                )));
+            }
+        }
         match &self.output {
             Output::Stdout if std::io::stdout().is_terminal() => {
                 Err(Failure::Usage("standard output is a terminal: name a file, or use a pipe".to_owned()))

@@ -1,9 +1,11 @@
 //! Linux: system calls, by `rustix` and the standard library, and the mounts of this program.
 
 use hectare_engine::{Explanation, Timestamp};
+use hectare_host::Identity;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGABRT;
+use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -78,12 +80,40 @@ pub(crate) fn device_number(metadata: &Metadata) -> (u32, u32) {
     (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()))
 }
 
-/// Whether two paths lead to one file.
+/// Whether two paths lead to one file, or would if it was made.
 pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => a == b,
+        _ => super::resolved(a) == super::resolved(b),
     }
+}
+
+/// The regular files and block devices that this process has open: images, what they rest on, its outputs. None
+/// are known without `/proc`.
+pub(crate) fn open_files() -> HashSet<Identity> {
+    let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    numbers.filter_map(|number| identity(&fs::metadata(number.path()).ok()?)).collect()
+}
+
+/// Whether this process has a file open.
+pub(crate) fn is_open(path: &Path) -> bool {
+    identity_of(path).is_some_and(|found| open_files().contains(&found))
+}
+
+/// Which regular file or block device a path leads to.
+pub(crate) fn identity_of(path: &Path) -> Option<Identity> {
+    identity(&fs::metadata(path).ok()?)
+}
+
+fn identity(meta: &Metadata) -> Option<Identity> {
+    let counts = meta.is_file() || is_block_device(meta);
+    counts.then(|| Identity { device: meta.dev(), inode: meta.ino() })
+}
+
+/// Whether it is written to and never replaced: a terminal, a pipe, or another device without blocks.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    let kind = fs::metadata(path).map(|meta| meta.file_type());
+    kind.is_ok_and(|kind| kind.is_char_device() || kind.is_fifo())
 }
 
 /// The bytes that a file takes.

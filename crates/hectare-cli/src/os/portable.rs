@@ -92,10 +92,17 @@ pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     {
         return stat_of(&a).identity == stat_of(&b).identity;
     }
-    match (fs::canonicalize(a), fs::canonicalize(b)) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
-    }
+    super::resolved(a) == super::resolved(b)
+}
+
+/// Whether this process has a file open, which this host does not say.
+pub(crate) const fn is_open(_: &Path) -> bool {
+    false
+}
+
+/// Whether it is written to and never replaced: what is neither a file nor a directory.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir() && !is_block_device(&meta))
 }
 
 /// The bytes that a file takes, where the host says it.

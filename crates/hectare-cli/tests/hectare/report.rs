@@ -266,3 +266,29 @@ fn maps_are_drawn_both_ways() {
         assert_eq!(sum("blocks") + first, free["blocks"].as_u64().unwrap());
     }
 }
+
+/// Pictures were written through a link over the image that they are of.
+#[test]
+fn regression_a_picture_was_written_over_the_image() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    let before = crate::support::digest(&bench.image);
+    let (link, page) = (bench.local("link.svg"), bench.local("link.html"));
+    for link in [&link, &page] {
+        std::os::unix::fs::symlink(&bench.image, link).unwrap();
+    }
+    let (link, page) = (link.to_str().unwrap(), page.to_str().unwrap());
+    for arguments in [
+        &["map", bench.image(), "-o", link][..],
+        &["explain", "--want", "1M", bench.image(), "--svg", link],
+        &["explain", "--want", "1M", bench.image(), "--html", page],
+    ] {
+        let ran = hectare(arguments);
+        assert!(ran.refused().contains("stays as it is"), "{}", ran.err);
+        assert_eq!(crate::support::digest(&bench.image), before, "{arguments:?}");
+    }
+    let other = bench.local("other.svg");
+    std::fs::write(&other, vec![b'x'; 1 << 20]).unwrap();
+    hectare(&["map", bench.image(), "-o", other.to_str().unwrap()]).ok();
+    assert!(std::fs::read(&other).unwrap().ends_with(b"</svg>\n"));
+}

@@ -210,7 +210,7 @@ fn an_archive_and_an_image_have_the_same() {
     hectare(&["cp", "-a", &at(&image, "/."), text(&copy)]);
     assert_eq!(whole(&copy), 40);
     let refused = hectare(&["salvage", bench.image(), "-o", bench.image()]);
-    assert!(refused.refused().contains("it is the device that is read"));
+    assert!(refused.refused().contains("it is the image that is read"));
 }
 
 #[test]
@@ -612,8 +612,24 @@ fn regression_a_report_replaced_the_volume_that_was_read() {
     let before = fs::read(&bench.image).unwrap();
     let out = bench.local("out");
     let ran = hectare(&["salvage", bench.image(), "-o", text(&out), "--report", bench.image()]);
-    assert!(ran.refused().contains("it is the device that is read"));
+    assert!(ran.refused().contains("it is the image that is read"));
     assert!(fs::read(&bench.image).unwrap() == before && !out.exists());
+}
+
+#[test]
+fn regression_a_report_replaced_what_was_salvaged() {
+    let bench = numbered!("salvage::regression_a_report_replaced_what", &["-t", "ext4"]);
+    let out = bench.local("out.img");
+    let beside = bench.local("./../").join(bench.folder.path().file_name().unwrap()).join("out.img");
+    for report in [&out, &beside] {
+        let ran = hectare(&["salvage", bench.image(), "-o", text(&out), "--report", text(report)]);
+        assert!(ran.misused().contains("that is the output"), "{}", ran.err);
+    }
+    hectare(&["salvage", bench.image(), "-o", text(&out), "--report", "/dev/null"]).ok();
+    assert_clean(&out).unwrap();
+    let report = bench.local("report.json");
+    hectare(&["salvage", bench.image(), "-o", text(&bench.local("dir")), "--report", text(&report)]).ok();
+    assert!(fs::read(&report).unwrap().starts_with(b"{"));
 }
 
 #[test]

@@ -12,16 +12,17 @@ use super::{c_name, errno, failed, kind_of, place};
 use crate::copy::ends::{Meta, Reason, Special, Target, Unkept, Xattrs};
 use crate::failure::tell;
 use crate::name::{join, shown};
+use crate::os::open_files;
 use hectare_engine::{Kind, Timestamp, Volume};
 use hectare_host::{Dir, Identity, Pretence, Walk, pretence, replaced, stat, stat_open};
 use hectare_units::InodeNr;
 use rustix::fs::{self as sys, AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{self as unix, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,7 +121,7 @@ impl LocalTarget {
             rights,
             is_plain: false,
             resumes: false,
-            opened: opened(),
+            opened: open_files(),
             made_as: OnceLock::new(),
             lost: AtomicUsize::new(0),
             tamed: AtomicUsize::new(0),
@@ -235,18 +236,6 @@ impl LocalTarget {
         }
         Ok((made, stat.identity))
     }
-}
-
-/// The regular files and block devices that this process has open. None are known without `/proc`.
-fn opened() -> HashSet<Identity> {
-    let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let identity = |path: PathBuf| {
-        let found =
-            stat(CWD, &CString::new(path.into_os_string().into_vec()).ok()?, AtFlags::empty()).ok()?;
-        let counts = matches!(found.file_type, FileType::RegularFile | FileType::BlockDevice);
-        counts.then_some(found.identity)
-    };
-    numbers.filter_map(|number| identity(number.path())).collect()
 }
 
 /// The attribute that gives what is made in a directory an ACL.

@@ -5,6 +5,7 @@ use hectare_cli::shared::{
     Detail, Explain, Failure, Outcome, Output, Policies, Tuning, data_mode_parser, lines, short_time, shown,
     tell, write_file,
 };
+use hectare_device::Overwrite;
 use hectare_engine::{DataMode, Timestamp};
 use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench, bench_afresh};
 use std::os::unix::ffi::OsStrExt;
@@ -268,5 +269,5 @@ pub(super) fn write_html(path: Option<&Path>, report: &Report) -> Outcome {
 
 /// Writes a page.
 pub(crate) fn write_page(path: &Path, page: &str) -> Outcome {
-    write_file(path, page.as_bytes())
+    write_file(path, page.as_bytes(), Overwrite::Replace)
 }
