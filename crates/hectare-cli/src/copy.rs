@@ -89,6 +89,8 @@ struct Copier<'a, O: Origin, T: Target> {
     /// The paths of files that the command has made, if it has several sources.
     paths: &'a mut Option<HashSet<Vec<u8>>>,
     entered: HashSet<Identity>,
+    /// The file of the host that the target lies in, if the origin is of the host.
+    own_file: Option<Identity>,
     /// Directories the copy made: it must not copy them again.
     made: HashSet<InodeNr>,
     /// Files of an ordered origin, which are copied when the walk is over,
@@ -122,6 +124,7 @@ pub(crate) fn copy<O: Origin, T: Target>(
             first_names,
             paths,
             entered: HashSet::new(),
+            own_file: target.own_file().filter(|_| origin.image().is_none()),
             made: HashSet::new(),
             later: Vec::new(),
             finished: Vec::new(),
@@ -373,6 +376,9 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             let nr = self.origin.inode_in(node, volume)?;
             volume.lookup(parent, name).ok().filter(|found| *found == nr)
         });
+        if self.own_file == Some(meta.id) {
+            return self.leave_out(from, "it is the image that is copied into").map(|()| None);
+        }
         if same.is_some() {
             self.left_out.tell(self.origin.show(from), "it would be copied onto itself");
             return Ok(None);

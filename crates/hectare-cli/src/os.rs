@@ -21,15 +21,15 @@ mod signals_windows;
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub(crate) use linux::{
     FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
-    is_block_device, is_mount, is_open, is_root, is_stream, limit_memory, memory_limit, new_file, note_umask,
-    open_files, owner, random_uuid, same_file, sync_directory, times, umask,
+    identity_of, is_block_device, is_mount, is_open, is_root, is_stream, limit_memory, memory_limit,
+    new_file, note_umask, open_files, owner, random_uuid, same_file, sync_directory, times, umask,
 };
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 pub(crate) use portable::{
     FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
-    is_block_device, is_mount, is_open, is_root, is_stream, limit_memory, memory_limit, new_file, note_umask,
-    open_to_set_times, owner, random_uuid, same_file, set_mode, set_owner, symlink, sync_directory, times,
-    umask,
+    identity_of, is_block_device, is_mount, is_open, is_root, is_stream, limit_memory, memory_limit,
+    new_file, note_umask, open_to_set_times, owner, random_uuid, same_file, set_mode, set_owner, symlink,
+    sync_directory, times, umask,
 };
 #[cfg(unix)]
 pub(crate) use signals::Ending;

@@ -549,3 +549,11 @@ def test_hard_links_are_kept_where_paths_are_too_long(volume, tmp_path):
     back = volume.copy_in(tmp_path / "out", "/again")
     assert (out.files, out.links) == (back.files, back.links) == (1, 1)
     assert volume.stat(path.replace(b"/top", b"/again") + b"/b").st_nlink == 2
+
+
+def test_regression_an_image_was_copied_into_itself(volume, image):
+    (image.parent / "z").write_text("z")
+    with pytest.raises(shutil.Error) as failed:
+        volume.copy_in(image.parent, "/top")
+    assert (image.name, "this is the image that is copied into") in reasons(failed)
+    assert not volume.exists(f"/top/{image.name}") and volume.read_text("/top/z") == "z"

@@ -142,6 +142,10 @@ pub(crate) trait Target: Sync {
     }
     /// Why nothing of this kind can be created, if that is so.
     fn refuses(&self, kind: Kind) -> Option<&'static str>;
+    /// The file of the host that it lies in: the copy changes that, and must not copy it.
+    fn own_file(&self) -> Option<Identity> {
+        None
+    }
     /// Why what has this name is not replaced by a file of the kind `by`, if that is so.
     fn stays(&self, _dir: &Self::Dir, _name: &[u8], _there: Kind, _by: Kind) -> Option<Reason> {
         None

@@ -3,6 +3,7 @@
 use super::ends::{Content, Meta, Named, Origin, Reason, Special, Target, Unkept, Xattrs};
 use crate::image::Image;
 use crate::name::shown;
+use crate::os::identity_of;
 use crate::umask;
 use crate::walk::Entries;
 use hectare_engine::{Caller, Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow};
@@ -142,6 +143,10 @@ impl Target for Inside<'_> {
     type Dir = InodeNr;
     type File = OpenFile;
     type First = InodeNr;
+
+    fn own_file(&self) -> Option<Identity> {
+        identity_of(self.image.path())
+    }
 
     fn refuses(&self, _kind: Kind) -> Option<&'static str> {
         None

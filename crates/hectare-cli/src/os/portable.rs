@@ -95,6 +95,11 @@ pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     super::resolved(a) == super::resolved(b)
 }
 
+/// Which file a path leads to, where files have numbers.
+pub(crate) fn identity_of(path: &Path) -> Option<Identity> {
+    fs::metadata(path).ok().filter(|_| cfg!(unix)).map(|meta| stat_of(&meta).identity)
+}
+
 /// Whether this process has a file open, which this host does not say.
 pub(crate) const fn is_open(_: &Path) -> bool {
     false

@@ -371,21 +371,6 @@ fn regression_the_copy_of_one_source_replaced_that_of_another() {
 }
 
 #[test]
-fn regression_a_directory_that_is_not_there_became_a_file() {
-    let bench = with_files(&[("f", "f")]);
-    hectare(&["cp", bench.local("f").to_str().unwrap(), &bench.at("/f")]).ok();
-    hectare(&["mkdir", &bench.at("/d")]).ok();
-    for name in ["new/", "new/.", "f/"] {
-        let to = format!("{}/{name}", bench.folder.path().display());
-        assert_eq!(hectare(&["cp", &bench.at("/f"), &to]).code, Some(1), "{name}");
-        assert!(!bench.local("new").exists(), "{name}");
-    }
-    let to = format!("{}/new/", bench.folder.path().display());
-    hectare(&["cp", "-r", &bench.at("/d"), &to]).ok();
-    assert!(bench.local("new").is_dir());
-}
-
-#[test]
 fn regression_an_attribute_that_does_not_fit_ended_the_copy_of_a_tree() {
     let bench = with_files(&[("s/a", "a"), ("s/b", "b"), ("s/c", "c"), ("s/d/e", "e")]);
     hectare(&["mkfs", "-q", "-F", "-b", "1024", bench.image(), "32M"]).ok();
@@ -405,5 +390,31 @@ fn regression_an_attribute_that_does_not_fit_ended_the_copy_of_a_tree() {
     for (path, content) in [("/s/a", "a"), ("/s/b", "b"), ("/s/c", "c"), ("/s/d/e", "e")] {
         assert_eq!(hectare(&["cat", &bench.at(path)]).ok().text(), content, "{path}");
     }
+    assert_clean(&bench.image).unwrap();
+}
+
+#[test]
+fn regression_a_directory_that_is_not_there_became_a_file() {
+    let bench = with_files(&[("f", "f")]);
+    hectare(&["cp", bench.local("f").to_str().unwrap(), &bench.at("/f")]).ok();
+    hectare(&["mkdir", &bench.at("/d")]).ok();
+    for name in ["new/", "new/.", "f/"] {
+        let to = format!("{}/{name}", bench.folder.path().display());
+        assert_eq!(hectare(&["cp", &bench.at("/f"), &to]).code, Some(1), "{name}");
+        assert!(!bench.local("new").exists(), "{name}");
+    }
+    let to = format!("{}/new/", bench.folder.path().display());
+    hectare(&["cp", "-r", &bench.at("/d"), &to]).ok();
+    assert!(bench.local("new").is_dir());
+}
+
+/// The copy grew from what it read.
+#[test]
+fn regression_an_image_was_copied_into_itself() {
+    let bench = with_files(&[("f", "f")]);
+    let ran = hectare(&["cp", "-a", &inner(bench.folder.path()), &bench.at("/")]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("disk.img: it is the image that is copied into"), "{}", ran.err);
+    assert_eq!(hectare(&["ls", &bench.at("/")]).ok().text(), "f\nlost+found\n");
     assert_clean(&bench.image).unwrap();
 }

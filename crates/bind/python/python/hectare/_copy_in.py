@@ -28,6 +28,9 @@ _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class CopyIn(Copy):
     """From the host to the volume."""
 
+    # What must not be copied: the volume is written to it.
+    image: tuple[int, int] | None = None
+
     def start(self, source: str, given: bytes) -> CopyReport:
         """Copies into a directory of the volume, which is there."""
         if not self.overwrite:
@@ -89,6 +92,8 @@ class CopyIn(Copy):
             found = os.fstat(fd)
             if not modes.S_ISREG(found.st_mode):
                 raise OSError(errno.EINVAL, "it was a file when its directory was read, and is none")
+            if identity(found) == self.image:
+                raise OSError(errno.EBUSY, "this is the image that is copied into")
             # A file with one name has no other; and an inode may be another file's by now.
             key = (*identity(found), found.st_size, found.st_mtime_ns)
             first = self.first.get(key) if found.st_nlink > 1 else None

@@ -477,13 +477,14 @@ class Volume(NotCopied):
 
         All is as for `copy_out`, the other way round. Without `owners` what is made belongs to the owner that
         `hectare.open` was given. A directory is empty if it has nothing but `lost+found`; one of
-        `host_dir` is copied into that.
+        `host_dir` is copied into that. The image itself is not copied: `OSError` with `EBUSY`.
         """
         source = os.fsdecode(host_dir)
         os.scandir(source).close()  # the error that everyone knows, before anything is made
         if not self.isdir(path):
             self.makedirs(path)
         copy = CopyIn(self._native, overwrite, owners, xattrs, ignore)
+        copy.image = self._file
         return copy.start(source, self._bytes(path))
 
     # Names.
