@@ -20,10 +20,13 @@ mod signals_windows;
 
 #[cfg(all(target_os = "linux", not(hectare_portable)))]
 pub(crate) use linux::{
-    FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,
-    identity_of, is_block_device, is_mount, is_open, is_root, is_stream, limit_memory, memory_limit,
-    new_file, note_umask, open_files, owner, random_uuid, same_file, sync_directory, times, umask,
+    FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, ending_signals,
+    explanation_of_mount, identity_of, is_block_device, is_mount, is_open, is_root, is_stream, limit_memory,
+    memory_limit, new_file, note_umask, open_files, owner, random_uuid, same_file, sync_directory, times,
+    umask,
 };
+#[cfg(all(unix, not(all(target_os = "linux", not(hectare_portable)))))]
+pub(crate) use portable::ending_signals;
 #[cfg(not(all(target_os = "linux", not(hectare_portable))))]
 pub(crate) use portable::{
     FUSE_PROTOCOL, RANDOM, allocated, block_devices, caller, device_number, explanation_of_mount,

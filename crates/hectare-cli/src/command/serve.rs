@@ -20,11 +20,12 @@ use std::sync::Arc;
 /// Export an image, a device or a partition by NBD
 ///
 /// Serves the bytes to any NBD client (qemu, the kernel's nbd-client, nbdcopy, or hectare itself) until it is
-/// ended by a signal (INT, TERM or HUP); then it answers what was requested, and makes everything durable.
-/// Clients read and write, trim and zero, flush, and ask where holes are. The image is locked as by any
-/// command that writes it (with --read-only: reads it). A socket is made for its owner alone; a port must be
-/// on loopback, as the protocol has no password, unless --public is given. With --tls-cert and --tls-key all
-/// connections are encrypted, and with --tls-ca clients need a certificate of that authority.
+/// ended by a signal (INT, TERM or HUP; not by one that was ignored from the start, as by nohup); then it
+/// answers what was requested, and makes everything durable. Clients read and write, trim and zero, flush,
+/// and ask where holes are. The image is locked as by any command that writes it (with --read-only: reads
+/// it). A socket is made for its owner alone; a port must be on loopback, as the protocol has no password,
+/// unless --public is given. With --tls-cert and --tls-key all connections are encrypted, and with --tls-ca
+/// clients need a certificate of that authority.
 ///
 /// With --build an image is served that was never written: it is planned as by `hectare build` with the same
 /// options, its metadata lies in memory, and files are read from the sources when clients ask for them. It is

@@ -1,6 +1,7 @@
 //! Linux: system calls, by `rustix` and the standard library, and the mounts of this program.
 
 use hectare_engine::{Explanation, Timestamp};
+pub(crate) use hectare_fuse::ending_signals;
 use hectare_host::Identity;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

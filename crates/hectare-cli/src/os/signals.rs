@@ -1,6 +1,6 @@
 //! Unix: the signals that end a server.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use super::ending_signals;
 use signal_hook::iterator::Signals;
 use std::io;
 
@@ -9,7 +9,7 @@ pub(crate) struct Ending(Signals);
 
 impl Ending {
     pub(crate) fn new() -> io::Result<Self> {
-        Signals::new([SIGHUP, SIGINT, SIGTERM]).map(Self)
+        Signals::new(ending_signals()).map(Self)
     }
 
     /// Returns whether one came.

@@ -332,3 +332,29 @@ fn exports_with_tls_are_served_used_and_mounted() {
     assert_eq!(served.end(), Some(0));
     assert_clean(&bench.image).unwrap();
 }
+
+/// nohup(1) ignores the signal, which a server caught again.
+#[test]
+fn regression_a_server_ended_by_a_signal_that_was_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, socket) = image(folder.path(), 8);
+    let place = format!("unix:{}", socket.display());
+    hectare(&["mkfs", "-q", &path]).ok();
+    for (trap, ends) in [("trap '' HUP", false), (":", true)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{trap}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_hectare")]);
+        command.args(["serve", "-r", &path, "--nbd", &place]).stdout(Stdio::piped());
+        let mut served = Served { child: command.spawn().unwrap(), said: String::new() };
+        BufReader::new(served.child.stdout.take().unwrap()).read_line(&mut served.said).unwrap();
+        let pid = rustix::process::Pid::from_child(&served.child);
+        rustix::process::kill_process(pid, Signal::HUP).unwrap();
+        if ends {
+            assert_eq!(served.child.wait().unwrap().code(), Some(0));
+        } else {
+            std::thread::sleep(Duration::from_millis(200));
+            hectare(&["info", &address(&socket, "")]).ok();
+            assert_eq!(served.child.try_wait().unwrap(), None);
+            assert_eq!(served.end(), Some(0));
+        }
+    }
+}

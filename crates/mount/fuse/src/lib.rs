@@ -27,6 +27,7 @@ mod adaptive_polling;
 mod attr;
 mod auto_commit;
 pub mod client;
+mod ending;
 mod errno;
 mod event_loop;
 mod fd_passing;
@@ -47,6 +48,7 @@ mod shutdown;
 mod unmount;
 
 pub use adapter::{Adapter, Behaviour};
+pub use ending::ending_signals;
 pub use mount::{How, Mounting};
 pub use mountinfo::{MountedImage, mounted_image, mounted_on};
 pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow, metrics_address};

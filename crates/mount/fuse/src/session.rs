@@ -13,6 +13,7 @@ use crate::adaptive_polling::busy_poll::BusyPoll;
 use crate::adaptive_polling::idle_poll::IdlePoll;
 use crate::adaptive_polling::{Aid, Governor, Pace};
 use crate::auto_commit::Settler;
+use crate::ending::ending_signals;
 use crate::errno::Answer;
 use crate::event_loop::{self, DEVICE, Server};
 use crate::mount::{self, Mounted, Mounting};
@@ -29,7 +30,6 @@ use hectare_engine::Volume;
 use log::{error, info, warn};
 use parking_lot::Mutex;
 use rustix::fs::{Access, access};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -292,7 +292,7 @@ fn cores() -> usize {
 }
 
 fn on_signals(sender: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let mut signals = Signals::new(ending_signals())?;
     let handle = signals.handle();
     thread::Builder::new().name("hectare-signals".into()).spawn(move || {
         for _ in signals.forever() {
