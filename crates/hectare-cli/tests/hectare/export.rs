@@ -531,3 +531,35 @@ fn a_directory_is_exported_from_itself_on() {
         Err(reason) => skip!("cli export::a_directory_is_exported", reason),
     }
 }
+
+/// A layout got its mark before its index: an export that was interrupted between them had to be deleted.
+#[test]
+fn regression_a_layout_whose_first_export_was_interrupted_takes_another() {
+    let bench = Bench::empty();
+    touch(&bench.local("source/a"), "a");
+    build(&bench.image, &[&bench.local("source")]);
+    let layout = bench.local("images");
+    let output = reference(&layout, "v1");
+    export(&bench.image, &output).ok();
+    fs::remove_file(layout.join("index.json")).unwrap();
+    export(&bench.image, &output).ok();
+    let image = bench.local("again.img");
+    build(&image, &[Path::new(&output)]);
+    assert_eq!(hectare(&["cat", &format!("{}:/a", image.display())]).ok().text(), "a");
+}
+
+/// What could not be exported leaves no mark, so that the directory is as it was.
+#[test]
+fn an_export_that_fails_leaves_no_layout() {
+    let bench = Bench::empty();
+    touch(&bench.local("source/a"), "a");
+    build(&bench.image, &[&bench.local("source")]);
+    let layout = bench.local("images");
+    fs::create_dir(&layout).unwrap();
+    let output = reference(&layout, "v1");
+    let config = bench.local("none.json");
+    let arguments = ["export", bench.image(), "-o", &output, "--config", config.to_str().unwrap()];
+    assert_eq!(hectare(&arguments).code, Some(1));
+    assert_eq!(fs::read_dir(&layout).unwrap().count(), 0);
+    export(&bench.image, &output).ok();
+}

@@ -1,7 +1,8 @@
 //! The directory of a layout: its blobs, and the index that gives them tags.
 //!
 //! A blob is named after its content and never changes. The index is replaced as a whole, last, so an image
-//! is there completely or not at all; what the index says besides is kept. A lock on the directory, where the
+//! is there completely or not at all; what the index says besides is kept. A layout that has no index yet is
+//! what an interrupted export has begun, and is continued. A lock on the directory, where the
 //! host has such locks, keeps two exports from losing each other's tag.
 //!
 //! What this is not: a garbage collector. Blobs of an image whose tag was given to another one stay
@@ -30,8 +31,7 @@ const INDEX_MAX: u64 = 512 << 20;
 pub(super) struct Layout {
     path: PathBuf,
     index: Value,
-    is_new: bool,
-    /// The directories made for it, to be removed if nothing comes of it.
+    /// What was made for it, to be removed if nothing comes of it.
     made: Vec<PathBuf>,
     _lock: File,
 }
@@ -43,20 +43,23 @@ impl Layout {
         made.directory(path)?;
         let lock = File::open(path).map_err(|error| refuse(path, error))?;
         let _ = lock.lock(); // some network file systems lock no directories; there the caller takes care
-        let is_new = !path.join(MARK).exists();
-        let index = if is_new {
-            refuse_occupied(path)?;
-            json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [] })
-        } else {
-            check_version(path)?;
-            read_json(&path.join(INDEX))?
+        match path.join(MARK).exists() {
+            true => check_version(path)?,
+            false => {
+                refuse_occupied(path)?;
+                made.mark(path)?;
+            }
+        }
+        let index = match path.join(INDEX).exists() {
+            true => read_json(&path.join(INDEX))?,
+            false => json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [] }),
         };
         if !index["manifests"].is_array() {
             return Err(refuse(&path.join(INDEX), "it has no list of manifests"));
         }
         made.directory(&path.join("blobs"))?;
         made.directory(&path.join(BLOBS))?;
-        Ok(Self { path: path.to_owned(), index, is_new, made: std::mem::take(&mut made.0), _lock: lock })
+        Ok(Self { path: path.to_owned(), index, made: std::mem::take(&mut made.0), _lock: lock })
     }
 
     /// Refuses a tag that an image has, unless that is to be replaced.
@@ -94,9 +97,6 @@ impl Layout {
             manifests.retain(|manifest| !has_tag(manifest, tag));
             manifests.push(image);
         }
-        if self.is_new {
-            write(&self.path.join(MARK), br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-        }
         let index = serde_json::to_vec(&self.index).map_err(|error| refuse(&self.path, error))?;
         write(&self.path.join(INDEX), &index)?;
         self.made.clear();
@@ -110,7 +110,7 @@ impl Drop for Layout {
     }
 }
 
-/// Directories that are removed again, if they are empty.
+/// A layout's mark and directories, that are removed again.
 #[derive(Default)]
 struct Made(Vec<PathBuf>);
 
@@ -123,13 +123,21 @@ impl Made {
         }
         Ok(())
     }
+
+    fn mark(&mut self, layout: &Path) -> Result<()> {
+        let mark = layout.join(MARK);
+        write(&mark, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        self.0.push(mark);
+        Ok(())
+    }
 }
 
 impl Drop for Made {
     fn drop(&mut self) {
-        for path in self.0.iter().rev() {
-            let _ = fs::remove_dir(path); // one that has a blob by now stays
-        }
+        let remove =
+            |path: &PathBuf| if path.ends_with(MARK) { fs::remove_file(path) } else { fs::remove_dir(path) };
+        // A directory that has a blob by now stays, and the mark with it.
+        let _ = self.0.iter().rev().try_for_each(remove);
     }
 }
 
