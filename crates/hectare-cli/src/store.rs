@@ -106,7 +106,6 @@ pub(crate) fn connect(image: &Path, options: &Options) -> Outcome<(Arc<Bucket>, 
 /// Whether there is something; what can't be asked is taken to be there, so that opening it says why.
 pub(crate) fn is_there(image: &Path) -> bool {
     let missing = |(bucket, address): (Arc<Bucket>, Address)| matches!(kind_of(&bucket, &address), Ok(None));
-    // Not made for writing: looking must not make a directory.
     match connect(image, &options(false)) {
         Ok(connected) => !missing(connected),
         // A directory that is not there.
@@ -119,7 +118,7 @@ pub(crate) fn is_there(image: &Path) -> bool {
 
 /// Makes a volume of zeros.
 pub(crate) fn create(image: &Path, size: Bytes) -> Outcome {
-    let (bucket, address) = connect(image, &options(true))?;
+    let (bucket, address) = connect(image, &Options { make_directory: true, ..options(true) })?;
     let chunk = ARGUMENTS.get().and_then(|arguments| arguments.chunk_size).map_or(DEFAULT_CHUNK, Bytes::new);
     hectare_store::create(&bucket, size, chunk).map_err(|error| Failure::of(address, error))
 }

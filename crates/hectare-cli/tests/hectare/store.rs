@@ -183,3 +183,18 @@ fn what_a_command_costs_is_printed_on_demand() {
     let line = ran.err.lines().find(|line| line.contains("flushes")).unwrap_or_default();
     assert!(line.contains("puts with") && line.contains("gets with"), "{}", ran.err);
 }
+
+/// Counting what nothing uses made the directory that was named.
+#[test]
+fn regression_a_store_that_is_not_there_was_made() {
+    let store = Store::new();
+    let (volume, place) = (store.volume(), store.at("/a"));
+    for arguments in [&["store", "gc", "-n", &volume][..], &["store", "gc", &volume], &["touch", &place]] {
+        let cache = store.local("cache");
+        let ran = hectare_in(arguments, &[("XDG_CACHE_HOME", &cache)]);
+        assert!(ran.refused().contains("there is no such directory"), "{}", ran.err);
+        assert!(!Path::new(&store.local("vol")).exists(), "{arguments:?}");
+    }
+    store.run(&["mkfs", "-q", &volume, "8M"]);
+    store.run(&["store", "gc", &volume]);
+}

@@ -57,7 +57,7 @@ pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<dyn Ob
                 builder.with_config(AzureConfigKey::Client(longest), LONGEST_TEXT).with_retry(retry);
             Arc::new(builder.build().map_err(failed)?)
         }
-        Place::Directory(directory) => Arc::new(DirectoryStore::open(directory, options.write)?),
+        Place::Directory(directory) => Arc::new(DirectoryStore::open(directory, options.make_directory)?),
         Place::Web(host) => {
             let client = client.with_allow_http(host.starts_with("http://"));
             let builder = HttpBuilder::new().with_url(host).with_client_options(client).with_retry(retry);

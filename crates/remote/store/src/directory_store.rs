@@ -29,14 +29,14 @@ pub struct DirectoryStore {
 }
 
 impl DirectoryStore {
-    /// Uses a directory, which is made if it is to be written and missing.
+    /// Uses a directory, which is made if it is missing and `make` says so.
     ///
     /// # Errors
     /// If it is missing or can't be used.
-    pub fn open(directory: &FilePath, write: bool) -> Result<Self> {
+    pub fn open(directory: &FilePath, make: bool) -> Result<Self> {
         let failed =
             |error: &dyn fmt::Display| Error::Remote(format!("the directory can't be used: {error}"));
-        if write {
+        if make {
             std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
         }
         if !directory.is_dir() {

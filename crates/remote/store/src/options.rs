@@ -13,6 +13,8 @@ pub const DEFAULT_CHUNK: Bytes = Bytes::mib(4);
 pub struct Options {
     /// Whether the volume is to be changed.
     pub write: bool,
+    /// Whether a directory that is missing is made: only where a volume is.
+    pub make_directory: bool,
     /// Where the local log of unflushed writes lies. `None`: `hectare/store` in the user's cache directory
     /// (`XDG_CACHE_HOME`, or `.cache` in `HOME`). Each volume has a directory in it.
     pub log: Option<PathBuf>,
@@ -44,6 +46,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             write: false,
+            make_directory: false,
             log: None,
             log_max: Bytes::gib(1),
             takeover: false,
