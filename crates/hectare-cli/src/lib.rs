@@ -132,10 +132,11 @@ pub fn main() -> ExitCode {
     let arguments = mount_helper::complete(std::env::args_os().collect(), |name| {
         Cli::command().find_subcommand(name).is_some()
     });
-    let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
-    let at = command::mkfs::command_at(&arguments);
+    let program = Cli::command();
+    let arguments = command::mkfs::xfs::hand_over(arguments, &program);
+    let at = command::mkfs::command_at(&arguments, &program);
     let arguments = command::find::spelt(arguments, at);
-    let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
+    let reporter = Reporter::of(&arguments, |name| program.find_subcommand(name).is_some());
     if let Err(failure) = os::check_arguments(&arguments) {
         return reporter.end(Err(failure));
     }

@@ -81,19 +81,18 @@ impl Arguments {
     }
 }
 
-/// Options before a command whose value may look like one.
-const VALUED: [&str; 5] = ["--store-log", "--pv", "--tls-ca", "--tls-cert", "--tls-key"];
-
-/// The position of the command, given or implied: before it are only options of all commands, and their
-/// values, which are numbers except for that of `--log`.
-pub(crate) fn command_at(arguments: &[OsString]) -> usize {
+/// The position of the command, given or implied: before it are only options of the program, and the values of
+/// those that have one.
+pub(crate) fn command_at(arguments: &[OsString], program: &clap::Command) -> usize {
+    let has_value = |argument: &OsString| {
+        let mut options = program.get_arguments().filter(|option| option.get_action().takes_values());
+        options.any(|option| option.get_long().is_some_and(|long| *argument == *format!("--{long}")))
+    };
     let mut is_value = false;
     let is_before = |argument: &&OsString| {
-        let takes = VALUED.iter().any(|option| *argument == option);
-        if std::mem::replace(&mut is_value, takes) {
-            return true;
-        }
-        argument.as_bytes().first().is_some_and(|first| *first == b'-' || first.is_ascii_digit())
+        let was_value = is_value;
+        is_value = !was_value && has_value(argument);
+        was_value || argument.as_bytes().starts_with(b"-")
     };
     1 + arguments.iter().skip(1).take_while(is_before).count()
 }
@@ -224,4 +223,23 @@ fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
         superblock_backups: backups(plan),
     };
     image.say(json, plan.notes(), lines(plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn regression_the_value_of_an_option_was_taken_for_the_command() {
+        let program = crate::Cli::command();
+        let command =
+            |option: String| command_at(&["hectare", &option, "ls", "find"].map(OsString::from), &program);
+        let options = program.get_arguments().filter(|option| option.get_action().takes_values());
+        let options: Vec<_> = options.filter_map(clap::Arg::get_long).collect();
+        assert!(options.len() > 5);
+        for long in options {
+            assert_eq!((command(format!("--{long}")), command(format!("--{long}=value"))), (3, 2), "{long}");
+        }
+    }
 }

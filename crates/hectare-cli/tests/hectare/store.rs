@@ -198,3 +198,13 @@ fn regression_a_store_that_is_not_there_was_made() {
     store.run(&["mkfs", "-q", &volume, "8M"]);
     store.run(&["store", "gc", &volume]);
 }
+
+#[test]
+fn regression_the_cache_file_before_a_command_was_taken_for_the_command() {
+    let store = Store::new();
+    let (image, other, cache) = (store.local("v.img"), store.local("x.img"), store.local("c"));
+    store.run(&["mkfs", "-q", &image, "8M"]);
+    let found = store.run(&["--cache-file", &cache, "find", &format!("{image}:"), "-name", "lost+found"]);
+    assert_eq!(found, "/lost+found\n");
+    store.run(&["--cache-file", &cache, "mkfs", "-q", "-t", "xfs", &other, "300M"]);
+}

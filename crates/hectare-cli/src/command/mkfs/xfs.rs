@@ -112,9 +112,8 @@ impl Arguments {
 const FLAGS: &[u8] = b"qKfN";
 
 /// `mkfs -t xfs` becomes `mkfs.xfs`, whose options differ from those of `mkfs`; other arguments stay.
-pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = arguments.collect();
-    let command = super::command_at(&arguments);
+pub(crate) fn hand_over(mut arguments: Vec<OsString>, program: &clap::Command) -> Vec<OsString> {
+    let command = super::command_at(&arguments, program);
     if arguments.get(command).is_none_or(|command| command != "mkfs") {
         return arguments;
     }
@@ -252,11 +251,13 @@ fn table(volume: &Volume, image: &str, stripe: (u32, u32)) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn the_type_xfs_hands_over() {
         let handed = |words: &str| {
-            let words = hand_over(words.split(' ').map(OsString::from));
+            let words = words.split(' ').map(OsString::from).collect();
+            let words = hand_over(words, &crate::Cli::command());
             words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(handed("hectare mkfs -n size=8192 -t xfs a 1g"), "hectare mkfs.xfs -n size=8192 a 1g");
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(handed("hectare mkfs -qtxfs a"), "hectare mkfs.xfs -q a");
         assert_eq!(handed("hectare mkfs -Kft xfs a"), "hectare mkfs.xfs -Kf a");
         assert_eq!(handed("hectare mkfs -Nt xfs a 1g"), "hectare mkfs.xfs -N a 1g");
-        assert_eq!(handed("hectare --partition 2 mkfs -t xfs a"), "hectare --partition 2 mkfs.xfs a");
+        assert_eq!(handed("hectare --max-memory 1G mkfs -t xfs a"), "hectare --max-memory 1G mkfs.xfs a");
         for same in [
             "hectare mkfs -t ext4 a",
             "hectare mkfs -N 12 a",
