@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::mkfs::{Format, threads};
 use crate::sync::Mutex;
 use crate::watch::{Step, Watch};
-use hectare_device::{Cancel, CancelDevice, FileOptions, Overwrite, Until};
+use hectare_device::{Cancel, CancelDevice, Device, FileOptions, Overwrite, Until};
 use hectare_populate::{self as populate, ImageError, Progress, Source, Tree};
 pub use hectare_populate::{
     Addition, Excludes, FileContexts, Meta, ModeChange, Options, Platform, Reference, Spec, Timestamp, Totals,
@@ -193,7 +193,7 @@ impl Image {
         if cancel.is_cancelled() {
             return Err(Error::cancelled(place));
         }
-        pending.publish()?;
+        pending.publish()?.flush()?;
         let block_size = planned.format().geometry().block_size;
         Ok(Built {
             size: planned.size().get(),

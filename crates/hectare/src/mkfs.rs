@@ -104,8 +104,7 @@ impl Format {
         let place = image.display().to_string();
         self.execute(&place, &plan, pending.device())?;
         self.watch.check(&place)?;
-        pending.publish()?;
-        Ok(())
+        Ok(pending.publish()?.flush()?)
     }
 
     /// Makes a volume on a device, as large as it is.

@@ -4,6 +4,7 @@
 
 mod beside_std;
 mod devices;
+mod durable;
 mod examples;
 mod files;
 mod names;
