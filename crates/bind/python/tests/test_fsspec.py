@@ -1,6 +1,7 @@
 """fsspec, and pandas and pyarrow by it."""
 
 import errno
+import os
 import pickle
 import subprocess
 
@@ -273,3 +274,20 @@ def test_regression_moves_go_into_directories_as_local_ones_do(filled, tmp_path)
     ours = moved(fsspec.filesystem("ext4", fo=str(filled), writable=True), "/m")
     assert ours == moved(fsspec.filesystem("file", auto_mkdir=True), str(tmp_path / "m"))
     assert ours[0] == ["g", "no"]
+
+
+def test_regression_links_to_directories_were_entered(image, tmp_path):
+    with hectare.open(image, "rw") as volume:
+        volume.makedirs("/bin")
+        volume.write_bytes("/bin/p", b"x" * 1000)
+        for name in ("up", "too"):
+            volume.symlink(".", f"/bin/{name}")
+        volume.symlink("p", "/bin/file")
+    fs = fsspec.filesystem("ext4", fo=str(image))
+    assert fs.find("/bin") == ["/bin/file", "/bin/p", "/bin/too", "/bin/up"]
+    assert fs.glob("/bin/**") == ["/bin", "/bin/file", "/bin/p", "/bin/too", "/bin/up"]
+    assert fs.du("/bin") == 2002 and len(list(fs.walk("/bin"))) == 1
+    assert {info["name"]: info["type"] for info in fs.ls("/bin")}["/bin/up"] == "link"
+    assert fs.info("/bin/up")["type"] == "directory" and fs.isdir("/bin/up")
+    fs.get("/bin", str(tmp_path / "out"), recursive=True)
+    assert (tmp_path / "out/file").read_bytes() == b"x" * 1000 and os.listdir(tmp_path / "out/up") == []

@@ -15,7 +15,8 @@ Paths in results have no protocol and begin with a slash: `/etc/fstab`. Those th
 fsspec gives the same filesystem for the same arguments in a thread; one of an open `Volume` is always new.
 
 `get` and `put` copy content alone: modes, times, owners, hard links and holes are lost, and a symbolic link
-becomes what it leads to. `Volume.copy_out` and `Volume.copy_in` keep them.
+becomes what it leads to, or an empty directory if that is one. In lists, and so for `walk`, `find`, `du` and
+`glob`, a link to a directory is of the type `link`: it is not entered. `Volume.copy_out` and `Volume.copy_in` keep them.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Ext4FileSystem(AbstractFileSystem, metaclass=_Cached):
         with self._opened() as volume:
             return self._info(volume, self._strip_protocol(path))
 
-    def _info(self, volume: Volume, path: str) -> dict[str, Any]:
+    def _info(self, volume: Volume, path: str, listed: bool = False) -> dict[str, Any]:
         own = found = volume.lstat(path)
         more: dict[str, Any] = {}
         if modes.S_ISLNK(own.st_mode):
@@ -157,6 +158,9 @@ class Ext4FileSystem(AbstractFileSystem, metaclass=_Cached):
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
+            # fsspec walks into all directories that are listed, round and round where a link leads upwards.
+            if listed and modes.S_ISDIR(found.st_mode):
+                found = own
         return {
             "name": path,
             "size": found.st_size,
@@ -176,11 +180,11 @@ class Ext4FileSystem(AbstractFileSystem, metaclass=_Cached):
         path = self._strip_protocol(path)
         with self._opened() as volume:
             if not volume.isdir(path):
-                found = [path]
+                infos = [self._info(volume, path)]
             else:
                 base = path.rstrip("/")
                 found = sorted(f"{base}/{name}" for name in volume.listdir(path))
-            infos = [self._info(volume, one) for one in found]
+                infos = [self._info(volume, one, listed=True) for one in found]
         return infos if detail else [info["name"] for info in infos]
 
     def exists(self, path: str, **_: Any) -> bool:
