@@ -146,7 +146,7 @@ fn print(out: &mut Output, place: &ImagePath, seen: &Seen) -> Outcome {
 
 fn value_text(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
-        Ok(text) if !text.chars().any(char::is_control) => format!("\"{text}\""),
+        Ok(text) if shown(value) == text => format!("\"{text}\""),
         _ => format!("0x{}", hex(value)),
     }
 }

@@ -149,3 +149,16 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }
+
+#[test]
+fn regression_a_value_of_an_attribute_could_turn_a_line_around() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    for (name, value) in [("user.a", "\u{202e}evil"), ("user.b", "\u{200b}"), ("user.c", "plain \u{e9}")] {
+        hectare(&["xattr", "set", name, value, &bench.at("/")]).ok();
+    }
+    let said = hectare(&["stat", &bench.at("/")]).ok();
+    for line in ["user.a = 0xe280ae6576696c\n", "user.b = 0xe2808b\n", "user.c = \"plain \u{e9}\"\n"] {
+        assert!(said.text().contains(line), "{}", said.text());
+    }
+}
