@@ -5,7 +5,7 @@
 //! is root's. If none can be made, new files are root's, and the umask is 022.
 
 use hectare_engine::{Explanation, Timestamp};
-use hectare_host::stat_of;
+use hectare_host::{Identity, stat_of};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,13 @@ pub(crate) fn owner() -> (u32, u32) {
 /// The user and group who called it.
 pub(crate) fn caller() -> (u32, u32) {
     owner()
+}
+
+/// The signals that end a server.
+#[cfg(unix)]
+pub(crate) const fn ending_signals() -> [i32; 3] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    [SIGTERM, SIGINT, SIGHUP]
 }
 
 /// Whether it may do anything on the host, as far as that has owners. Where the user can't be found out it may
