@@ -3,8 +3,8 @@
 //! Failures exit with 1, a wrong command line with 2. Where 1 is a verdict, a failure exits otherwise: with 2
 //! from a comparison, as with diff and cmp, and with 8 from a repair, as with e2fsck. With `--json` the last
 //! line on standard error is an object with the members `error` and `exit`, so that a program that reads the
-//! output can read the failure, too. Lines about parts that were left out ([`LeftOut`](crate::failure::LeftOut)), and notes, come before
-//! it, as text.
+//! output can read the failure, too. Lines about parts that were left out
+//! ([`LeftOut`](crate::failure::LeftOut)), and notes, come before it, as text.
 
 use crate::failure::{Failure, Outcome, speak_as, tell, unprinted};
 use crate::mount_helper::called;
