@@ -154,8 +154,9 @@ impl Adapter {
         wanted.set(Features::PARALLEL_DIROPS, self.behaviour.parallel_directories);
         wanted.set(Features::WRITEBACK_CACHE, self.is_writeback());
         wanted.set(Features::POSIX_ACL, self.behaviour.check_permissions && self.behaviour.acl);
-        // Without `OPEN` requests, opening can't truncate the file.
-        wanted.set(Features::ATOMIC_O_TRUNC, !self.opens_unasked());
+        // Without the writeback cache the kernel does not hold back writeback while `OPEN` truncates: old pages
+        // of a shared mapping would come afterwards, and make the file long again. It does for `SETATTR`.
+        wanted.set(Features::ATOMIC_O_TRUNC, self.is_writeback());
         wanted
     }
 

@@ -43,21 +43,13 @@ impl Adapter {
             let killer = self.killer(opening.kills_privileges, caller);
             let cut = killer
                 .map_or(Ok(()), |killer| self.drop_privileges(killer, &node, reply))
-                .and_then(|()| self.empty(&node));
+                .and_then(|()| empty(&node));
             if cut.is_err() {
                 self.nodes.release(id, may_write);
             }
             cut?;
         }
         Ok(())
-    }
-
-    /// Truncates a file to nothing for its opener. A kernel that buffers writes sends the times, unless its
-    /// coarser clock still shows the old ones: then the server's would stay, unknown to the kernel.
-    fn empty(&self, node: &Node) -> Answer {
-        let file = node.file()?;
-        let emptied = if self.is_writeback() { file.set_len_keeping_times(0) } else { file.set_len(0) };
-        Ok(emptied?)
     }
 
     pub(super) fn read_file(&self, id: NodeId, at: u64, size: u32, flags: u32, reply: &mut Reply) -> Answer {
@@ -232,6 +224,13 @@ impl Adapter {
     }
 }
 
+/// Truncates a file to nothing for its opener, which only a kernel that buffers writes leaves to the server. It
+/// sends the times, unless its coarser clock still shows the old ones: then the server's would stay, unknown to
+/// the kernel.
+fn empty(node: &Node) -> Answer {
+    Ok(node.file()?.set_len_keeping_times(0)?)
+}
+
 /// Whether these flags open a file for writing.
 pub(super) fn may_write(flags: u32) -> bool {
     OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
@@ -248,6 +247,21 @@ mod tests {
     use hectare_engine::{Changes, Creation, OpenOptions, Overwrite, Timestamp, Volume};
     use hectare_mkfs::FormatOptions;
     use hectare_units::Bytes;
+
+    /// The kernel holds back writeback while `OPEN` truncates only if it buffers writes: otherwise a page of a
+    /// shared mapping, written back meanwhile, made the file long again.
+    #[test]
+    fn regression_opening_truncates_only_where_the_kernel_holds_back_writeback() {
+        for writeback in [true, false] {
+            let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
+            let (format, open) = (FormatOptions::default(), OpenOptions::default());
+            let volume = Volume::format(device, &format, Overwrite::Refuse, open).unwrap();
+            let behaviour = Behaviour { writeback, ..Behaviour::default() };
+            let mut adapter = Adapter::new(volume, behaviour, Arc::default()).unwrap();
+            let wanted = adapter.greet(Features::all()).features;
+            assert_eq!(wanted.contains(Features::ATOMIC_O_TRUNC), writeback);
+        }
+    }
 
     /// They were set back afterwards, over those that the kernel had sent meanwhile.
     #[test]
@@ -271,7 +285,8 @@ mod tests {
             let opening = Opening { flags: (OFlags::WRONLY | OFlags::TRUNC).bits(), kills_privileges: false };
             let emptied = || adapter.open_file(&Caller::ROOT, id, opening, &mut reply());
             let modes: [&dyn Fn() -> Answer; 3] = [&|| allocate(0), &|| allocate(3), &|| allocate(16)];
-            for change in [&copied as &dyn Fn() -> Answer, &emptied].into_iter().chain(modes) {
+            let opened = writeback.then_some(&emptied as &dyn Fn() -> Answer);
+            for change in [&copied as &dyn Fn() -> Answer].into_iter().chain(opened).chain(modes) {
                 let changes = Changes { mtime: Some(past), ctime: Some(past), ..Changes::default() };
                 adapter.volume.change(adapter.node(id).unwrap().nr(), &changes).unwrap();
                 change().unwrap();
