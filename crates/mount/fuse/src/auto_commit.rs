@@ -109,6 +109,9 @@ fn run(volume: &Volume, state: &State) {
 
 /// Whether a request changes something that a commit would make durable.
 fn changes(request: &Body<'_>) -> bool {
+    if let Body::Open(opening) = request {
+        return opening.truncates();
+    }
     matches!(
         request,
         Body::Setattr(_)
@@ -128,4 +131,20 @@ fn changes(request: &Body<'_>) -> bool {
             | Body::Fallocate { .. }
             | Body::CopyFileRange(_)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::request::Opening;
+    use rustix::fs::OFlags;
+
+    /// With the kernel's writeback cache, opening truncates: it waited for the volume's own interval.
+    #[test]
+    fn regression_truncation_by_opening_is_a_change() {
+        for (flags, expected) in [(OFlags::TRUNC, true), (OFlags::RDWR, false)] {
+            let opening = Opening { flags: flags.bits(), kills_privileges: false };
+            assert_eq!(changes(&Body::Open(opening)), expected, "{flags:?}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ impl Adapter {
         reply: &mut Reply,
     ) -> Answer {
         let flags = OFlags::from_bits_retain(opening.flags);
-        let (truncates, may_write) = (flags.contains(OFlags::TRUNC), may_write(opening.flags));
+        let (truncates, may_write) = (opening.truncates(), may_write(opening.flags));
         let node = self.node(id)?;
         if may_write || truncates {
             // The kernel's cache accepts writes to an open file, and no error is reported if they can't be

@@ -12,6 +12,7 @@ use super::wire::{
 use crate::errno::Answer;
 use hectare_engine::Timestamp;
 use hectare_units::usize_of;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zerocopy::native_endian::U64;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -403,6 +404,11 @@ impl Opening {
     fn parse(open: &OpenIn) -> Self {
         let kills_privileges = open.open_flags.get() & OPEN_KILL_PRIVILEGES != 0;
         Self { flags: open.flags.get(), kills_privileges }
+    }
+
+    /// Whether opening empties the file.
+    pub(crate) fn truncates(self) -> bool {
+        OFlags::from_bits_retain(self.flags).contains(OFlags::TRUNC)
     }
 }
 
