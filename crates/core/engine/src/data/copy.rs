@@ -35,8 +35,8 @@ enum Found {
 }
 
 /// Copies up to `len` bytes between two places of files; `whose` says whether the target's times change.
-/// Returns how many bytes: fewer at the end of the source, if the volume becomes full, or the target as large as it
-/// can be.
+/// Returns how many bytes: fewer at the end of the source, where the target is as large as it can be, or for
+/// an error behind what is copied, which the next call meets.
 pub(crate) fn copy(
     core: &Core,
     (source, at): FilePlace<'_>,
@@ -53,14 +53,15 @@ pub(crate) fn copy(
     let (mut done, mut buffer) = (0, Vec::new());
     while done < len {
         let (from, to) = ((source, at + done), (target, target_at + done));
-        match copy_piece(core, from, to, len - done, whose, &mut buffer) {
+        let relieved = core.relieve();
+        match relieved.and_then(|()| copy_piece(core, from, to, len - done, whose, &mut buffer)) {
             Ok(0) => break,
             Ok(n) => done += n,
-            Err(Error::NoSpace) if done > 0 => break,
+            Err(_) if done > 0 => break,
             Err(error) => return Err(error),
         }
-        core.relieve()?;
     }
+    core.relieve()?;
     core.sync_if_asked(target)?;
     Ok(done)
 }

@@ -151,8 +151,8 @@ impl OpenFile {
     }
 
     /// Copies up to `len` bytes from byte `at` of this file to byte `target_at` of another one of the same
-    /// volume, and returns how many: fewer at the end of this file, or if the volume becomes full. Other
-    /// changes of either file may come between the chunks of at most 4 MiB.
+    /// volume, and returns how many: fewer at the end of this file, or for an error behind what was copied,
+    /// which the next call meets. Other changes of either file may come between the chunks of at most 4 MiB.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file, [`Error::OtherVolume`]; [`Error::NoSpace`] if

@@ -1,8 +1,10 @@
 //! Copies ranges between files: against a model, and with holes.
 
-use crate::common::{InMemory, close_clean, format_bytes, in_memory, pattern};
-use hectare_engine::{Creation, Error, FallocateMode, InodeFlags, OpenFile};
+use crate::common::{InMemory, close_clean, format_bytes, in_memory, pattern, unhurried};
+use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Request, Rule};
+use hectare_engine::{Creation, Error, FallocateMode, InodeFlags, OpenFile, Volume};
 use hectare_oracle::skip;
+use std::sync::Arc;
 
 macro_rules! volume {
     ($test:literal, $($arg:expr),*) => {
@@ -159,6 +161,31 @@ fn a_full_volume_copies_what_it_has_room_for() {
     assert!(matches!(from.copy_range(copied, &to, copied, len), Err(Error::NoSpace)));
     drop((from, to));
     close_clean(&held);
+}
+
+/// The call failed as a whole, and who had asked took the target for unchanged.
+#[test]
+fn regression_a_copy_that_fails_later_returns_how_much_it_has_copied() {
+    const PIECE: u64 = 4 << 20;
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "4096"], "64M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("copy::regression_a_copy_that_fails_later", reason),
+    };
+    let device = Arc::new(FaultDevice::new(MemoryDevice::from_bytes(&bytes)));
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
+    let from = volume.create_file("from", Creation::default()).unwrap();
+    from.write_all_at(0, &pattern(3, 0, 3 * PIECE as usize)).unwrap();
+    let to = volume.create_file("to", Creation::default()).unwrap();
+    // Its only extent, from the second piece on.
+    let bad = from.extents().unwrap()[0].physical.get() * 4096 + PIECE;
+    let is_bad = move |request: &Request| (bad..bad + 2 * PIECE).contains(&request.span.at.get());
+    device.add(Rule::new(Outcome::IO).on(&[Operation::Read]).when(is_bad));
+    assert_eq!(from.copy_range(0, &to, 0, 3 * PIECE).unwrap(), PIECE);
+    assert!(content(&to) == pattern(3, 0, PIECE as usize));
+    assert!(matches!(from.copy_range(PIECE, &to, PIECE, PIECE), Err(Error::Device(_))));
+    device.clear();
+    drop((from, to));
+    volume.close().unwrap();
 }
 
 #[test]
