@@ -395,11 +395,15 @@ impl Adapter {
                 self.node(node)?;
                 reply.put(&open_out(true));
             }
-            Body::Readdir { from, room } => {
-                self.list(node, *from, &mut reply.entries((*room).min(TRANSFER_MAX)))?;
+            Body::Readdir { from, room, flags } => {
+                self.list(node, (*from, *flags), &mut reply.entries((*room).min(TRANSFER_MAX)))?;
             }
-            Body::Readdirplus { from, room } => {
-                self.list_with_attributes(node, *from, &mut reply.entries((*room).min(TRANSFER_MAX)))?;
+            Body::Readdirplus { from, room, flags } => {
+                self.list_with_attributes(
+                    node,
+                    (*from, *flags),
+                    &mut reply.entries((*room).min(TRANSFER_MAX)),
+                )?;
             }
             _ => return self.ask_about_content(request, reply),
         }

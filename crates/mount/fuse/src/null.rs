@@ -181,13 +181,13 @@ impl Server for Null {
             Body::Opendir if !self.kernel.contains(Features::NO_OPENDIR_SUPPORT) => {
                 reply.put(&open_out(true));
             }
-            Body::Readdir { from, room } => {
+            Body::Readdir { from, room, .. } => {
                 let mut list = reply.entries(*room);
                 self.list(id, *from, |entry, next, kind, name| {
                     list.add(entry.nodeid.get(), next, kind, name)
                 })?;
             }
-            Body::Readdirplus { from, room } => {
+            Body::Readdirplus { from, room, .. } => {
                 let mut list = reply.entries(*room);
                 self.list(id, *from, |entry, next, kind, name| list.add_with(entry, next, kind, name))?;
             }

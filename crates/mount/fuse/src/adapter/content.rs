@@ -60,9 +60,7 @@ impl Adapter {
             self.operations.add_read(read);
             Ok(read)
         })?;
-        if !OFlags::from_bits_retain(flags).contains(OFlags::NOATIME) {
-            self.note_access(&node);
-        }
+        self.note_access_by(&node, flags);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use crate::protocol::init::Features;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Setattr, Times};
 use hectare_engine::{Caller, Capabilities, Changes, Error, InodeFlags, Metadata, Timestamp, XattrHow};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 const SET_GROUP_ID: u16 = 0o2000;
@@ -122,6 +123,13 @@ impl Adapter {
             list.push(0);
         }
         Ok(list)
+    }
+
+    /// Notes an access by a file or directory that was opened with these flags.
+    pub(super) fn note_access_by(&self, node: &Node, flags: u32) {
+        if !OFlags::from_bits_retain(flags).contains(OFlags::NOATIME) {
+            self.note_access(node);
+        }
     }
 
     /// Updates the access time after a read, as the mount options say. Reading succeeds even if that fails.

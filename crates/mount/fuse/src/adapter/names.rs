@@ -174,18 +174,18 @@ impl Adapter {
         self.named(self.volume.hold_inode(node.nr())?)
     }
 
-    fn entries(&self, id: NodeId, from: u64) -> Answer<Vec<DirEntry>> {
+    fn entries(&self, id: NodeId, from: u64, flags: u32) -> Answer<Vec<DirEntry>> {
         let node = self.node(id)?;
         let entries = self.volume.read_dir_at(node.nr(), Cookie::new(from), LIST_STEP)?;
         if self.behaviour.directory_atime {
-            self.note_access(&node);
+            self.note_access_by(&node, flags);
         }
         Ok(entries)
     }
 
     /// Lists names and kinds, as many as fit.
-    pub(super) fn list(&self, id: NodeId, from: u64, list: &mut Entries<'_>) -> Answer {
-        for entry in self.entries(id, from)? {
+    pub(super) fn list(&self, id: NodeId, (from, flags): (u64, u32), list: &mut Entries<'_>) -> Answer {
+        for entry in self.entries(id, from, flags)? {
             let Some(kind) = self.kind_of(&entry)? else { continue };
             if !list.add(entry.inode.get().into(), entry.next.get(), kind, &entry.name) {
                 break;
@@ -208,9 +208,14 @@ impl Adapter {
 
     /// Lists names with attributes, as many as fit. An inode that can't be read is listed without: a lookup
     /// then returns the error.
-    pub(super) fn list_with_attributes(&self, id: NodeId, from: u64, list: &mut Entries<'_>) -> Answer {
+    pub(super) fn list_with_attributes(
+        &self,
+        id: NodeId,
+        (from, flags): (u64, u32),
+        list: &mut Entries<'_>,
+    ) -> Answer {
         let kept = self.behaviour.kept;
-        for listed in self.entries(id, from)? {
+        for listed in self.entries(id, from, flags)? {
             let next = listed.next.get();
             let mut add_bare = |kind| list.add_with(&bare(kept, listed.inode), next, kind, &listed.name);
             let added = if matches!(&*listed.name, b"." | b"..") {

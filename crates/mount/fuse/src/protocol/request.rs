@@ -90,8 +90,8 @@ pub(crate) enum Body<'a> {
     Listxattr { room: u32 },
     Removexattr { name: &'a [u8] },
     Opendir,
-    Readdir { from: u64, room: u32 },
-    Readdirplus { from: u64, room: u32 },
+    Readdir { from: u64, room: u32, flags: u32 },
+    Readdirplus { from: u64, room: u32, flags: u32 },
     Releasedir,
     Ioctl { command: u32, input: &'a [u8], room: u32 },
     Fallocate { at: u64, len: u64, mode: u32 },
@@ -333,12 +333,12 @@ impl<'a> Body<'a> {
             operation::REMOVEXATTR => Self::Removexattr { name: fields.name()? },
             operation::OPENDIR => Self::Opendir,
             operation::READDIR => {
-                let ReadIn { offset, size, .. } = fields.record()?;
-                Self::Readdir { from: offset.get(), room: size.get() }
+                let ReadIn { offset, size, flags, .. } = fields.record()?;
+                Self::Readdir { from: offset.get(), room: size.get(), flags: flags.get() }
             }
             operation::READDIRPLUS => {
-                let ReadIn { offset, size, .. } = fields.record()?;
-                Self::Readdirplus { from: offset.get(), room: size.get() }
+                let ReadIn { offset, size, flags, .. } = fields.record()?;
+                Self::Readdirplus { from: offset.get(), room: size.get(), flags: flags.get() }
             }
             operation::RELEASEDIR => Self::Releasedir,
             operation::IOCTL => {

@@ -1,17 +1,26 @@
 //! Directories that are read while they change: streams that stay open, positions that are returned to.
 
 use crate::support::{MIB, Mount, mounted};
-use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::fs::{
+    CWD, Dir, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat, renameat_with,
+};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::thread;
 
 /// A name and the position of the next one.
 type Entry = (String, i64);
 
+fn opened(dir: &Path, flags: OFlags) -> OwnedFd {
+    let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, dir, flags, Mode::empty()).unwrap()
+}
+
 fn stream(mount: &Mount) -> Dir {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Dir::new(openat(CWD, mount.path("d"), flags, Mode::empty()).unwrap()).unwrap()
+    Dir::new(opened(&mount.path("d"), OFlags::empty())).unwrap()
 }
 
 /// The next names of a stream, as many as there are or as are wanted.
@@ -33,6 +42,53 @@ fn prepare(mount: &Mount) {
 fn made(mount: &Mount, prefix: &str, count: usize) {
     let link = |nr| fs::hard_link(mount.path("f"), mount.path("d").join(format!("{prefix}-{nr}"))).unwrap();
     (0..count).for_each(link);
+}
+
+/// The kernel kept the list of the directory, with the number of its old parent in it.
+#[test]
+fn regression_a_moved_directory_lists_its_new_parent() {
+    const NAME: &str = "listing::regression_a_moved_directory_lists_its_new_parent";
+    let mount = mounted!(NAME, 64 * MIB, "");
+    for dir in ["a", "b", "a/x", "b/y"] {
+        fs::create_dir(mount.path(dir)).unwrap();
+    }
+    let parent = |dir: &str| {
+        // To the end: a list is kept if it is whole.
+        let entries = Dir::new(opened(&mount.path(dir), OFlags::empty())).unwrap();
+        let all: Vec<_> = entries.map(Result::unwrap).collect();
+        all.iter().find(|entry| entry.file_name() == c"..").unwrap().ino()
+    };
+    let number = |dir: &str| fs::metadata(mount.path(dir)).unwrap().ino();
+    for dir in ["a/x", "a/x", "a/x", "b/y", "b/y", "b/y"] {
+        assert_eq!(parent(dir), number(&dir[..1]), "{dir}"); // the second listing is kept
+    }
+    renameat_with(CWD, mount.path("a/x"), CWD, mount.path("b/y"), RenameFlags::EXCHANGE).unwrap();
+    assert_eq!((parent("a/x"), parent("b/y")), (number("a"), number("b")));
+    fs::rename(mount.path("a/x"), mount.path("b/z")).unwrap();
+    assert_eq!(parent("b/z"), number("b"));
+    mount.judge(NAME);
+}
+
+/// Flags of a directory's handle were not passed on.
+#[test]
+fn regression_a_listing_without_access_time_sets_none() {
+    const NAME: &str = "listing::regression_a_listing_without_access_time_sets_none";
+    for options in ["strictatime", "strictatime,noreaddirplus"] {
+        let mount = mounted!(NAME, 64 * MIB, options);
+        for (name, flags, stays) in [("without", OFlags::NOATIME, true), ("with", OFlags::empty(), false)] {
+            fs::create_dir(mount.path(name)).unwrap();
+            let dir = opened(&mount.path(name), flags);
+            let past = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+            let same = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            futimens(&dir, &Timestamps { last_access: past, last_modification: same }).unwrap();
+            assert_eq!(Dir::new(dir).unwrap().count(), 2, "only . and ..");
+            // The kernel keeps attributes: a change brings those that the volume has.
+            fs::set_permissions(mount.path(name), fs::Permissions::from_mode(0o700)).unwrap();
+            let accessed = fs::metadata(mount.path(name)).unwrap().atime();
+            assert_eq!(accessed == past.tv_sec, stays, "{options} {name}");
+        }
+        mount.judge(NAME);
+    }
 }
 
 /// Every name that was there all the time is listed once, whatever is added and removed; a name that was
