@@ -114,7 +114,7 @@ fn made(operation: u32, input: &mut Input<'_>, known: &[u64]) -> Vec<u8> {
                 .quads(&[0, 0])
                 .bytes(&data)
         }
-        RELEASE => body.quads(&[0, 0, 0]),
+        RELEASE => body.quads(&[u64::from(input.byte()), 0, 0]),
         SETATTR => body.words(&[input.long() & 0x1_0ddf, 0]).quads(&[0]).offset(input).raw(input, 64),
         SETXATTR => {
             let data = data(input);

@@ -2,8 +2,8 @@
 //!
 //! One method per request: it calls the engine and sends one answer. The shared parts lie in the modules
 //! below, by subject: names ([`names`]), inodes ([`inodes`]), content ([`content`]), writes that the kernel
-//! buffers ([`buffering`]), `ioctl` ([`ioctl`]). No state is kept for an open file except that it is open
-//! ([`crate::node_table`]): a handle only says whether it may write.
+//! buffers ([`buffering`]), `ioctl` ([`ioctl`]). No state is kept for an open file except that it is open,
+//! and which lost writes its handle has been told of ([`crate::node_table`]).
 //!
 //! Left to the kernel, because it can do it and that saves round trips: locks, permission checks (where there
 //! are any), the parts of the umask and of ACLs in `access`, flushing on `close` (the engine has no error to
@@ -25,8 +25,8 @@ use crate::node_table::{Node, Nodes, node_id};
 use crate::options::{Atime, KEPT, TRANSFER_MAX};
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
-use crate::protocol::reply::{Reply, no_entry};
-use crate::protocol::request::{Body, Request, WRITER_HANDLE, Wait};
+use crate::protocol::reply::{Reply, Stale, no_entry};
+use crate::protocol::request::{Body, Handle, Request, Setattr, Wait};
 use crate::protocol::wire::{IoctlOut, OpenOut, SizeOut, StatfsOut};
 use crate::request_stats::{Operation, Operations};
 use hectare_engine::{Caller, Metadata, NewNode, Volume, on_behalf};
@@ -203,17 +203,17 @@ pub(crate) fn wanted(features: Features, transfer_max: u32) -> Wanted {
     Wanted { features, transfer_max, background_max: BACKGROUND_MAX, time_step: 1 }
 }
 
-/// The answer to an open request: there is no state for an open file.
+/// The answer to an open request, without a handle.
 pub(crate) fn open_out(is_directory: bool) -> OpenOut {
     let mut out = OpenOut::new_zeroed();
     out.open_flags.set(if is_directory { OPENDIR_KEEPS } else { OPEN_KEEPS });
     out
 }
 
-/// The answer to opening a file with these flags, with a handle that says whether it may write.
-fn open_file_out(flags: u32) -> OpenOut {
+/// The answer to opening a file.
+fn open_file_out(handle: Handle) -> OpenOut {
     let mut out = open_out(false);
-    out.fh.set(if content::may_write(flags) { WRITER_HANDLE } else { 0 });
+    out.fh.set(handle.0);
     out
 }
 
@@ -234,6 +234,28 @@ fn payer(request: &Request<'_>) -> Caller<'static> {
     match request.body {
         Body::Write { from_cache: true, .. } => Caller::ROOT,
         _ => caller(request),
+    }
+}
+
+/// Whether a request was refused before it changed anything.
+fn is_refused_before(refusal: Refusal) -> bool {
+    matches!(
+        refusal.0,
+        Errno::PERM | Errno::INVAL | Errno::FBIG | Errno::ROFS | Errno::OPNOTSUPP | Errno::STALE
+    )
+}
+
+/// What a request that fails may have changed before, of which the kernel would keep what it was: it takes
+/// an error for no change. Of a write and of a truncation only attributes: meanwhile the kernel holds the
+/// pages.
+fn changed_in_part(request: &Request<'_>) -> Option<Stale> {
+    match &request.body {
+        Body::Write { from_cache: false, .. } | Body::Setattr(Setattr { size: Some(_), .. }) => {
+            Some(Stale::Attributes(request.node))
+        }
+        Body::Fallocate { .. } => Some(Stale::Content(request.node)),
+        Body::CopyFileRange(copying) => Some(Stale::Content(copying.to)),
+        _ => None,
     }
 }
 
@@ -274,7 +296,7 @@ fn counted(body: &Body<'_>) -> Option<Operation> {
         Body::Statfs => Operation::Statfs,
         Body::Release { .. } => Operation::Release,
         Body::Fsync { .. } => Operation::Fsync,
-        Body::Fsyncdir { .. } => Operation::Fsyncdir,
+        Body::Fsyncdir => Operation::Fsyncdir,
         Body::Syncfs => Operation::Syncfs,
         Body::Setxattr { .. } => Operation::Setxattr,
         Body::Getxattr { .. } => Operation::Getxattr,
@@ -321,10 +343,17 @@ impl Server for Adapter {
         match answer {
             Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
                 let kept = self.behaviour.kept_absent;
-                reply.put(&no_entry(if self.folds(request.node) { Duration::ZERO } else { kept }));
+                let expires = self.folds(request.node) || self.may_fold_unseen();
+                reply.put(&no_entry(if expires { Duration::ZERO } else { kept }));
                 Ok(())
             }
-            answer => answer,
+            Err(refusal) => {
+                if !is_refused_before(refusal) {
+                    changed_in_part(request).into_iter().for_each(|stale| reply.make_stale(stale));
+                }
+                Err(refusal)
+            }
+            answered => answered,
         }
     }
 
@@ -344,6 +373,7 @@ impl Adapter {
     /// Dispatches a request: first those about names, then those about other subjects.
     fn ask_engine(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let node = request.node;
+        let mut opened = None;
         let named = match &request.body {
             Body::Lookup { name } => self.look_up(node, name)?,
             Body::Symlink { name, target } => {
@@ -358,22 +388,24 @@ impl Adapter {
             }
             Body::Link { node: linked, name } => self.add_link(*linked, node, name)?,
             Body::Create { flags, mode, umask, name } => {
-                self.create_open(request, name, *flags, (*mode, *umask))?
+                let (made, handle) = self.create_open(request, name, *flags, (*mode, *umask))?;
+                opened = Some(handle);
+                made
             }
-            Body::Tmpfile { flags, mode, umask } => self.create_nameless(request, *flags, (*mode, *umask))?,
+            Body::Tmpfile { flags, mode, umask } => {
+                let (made, handle) = self.create_nameless(request, *flags, (*mode, *umask))?;
+                opened = Some(handle);
+                made
+            }
             _ => return self.ask_about_directory(request, reply),
-        };
-        let made_open = match request.body {
-            Body::Create { flags, .. } | Body::Tmpfile { flags, .. } => Some(flags),
-            _ => None,
         };
         let id = node_id(named.inode);
         // The kernel has no attributes of a new file that could be dropped.
-        let expires = made_open.is_some() && self.needs_guard(id);
+        let expires = opened.is_some() && self.needs_guard(id);
         let kept = if expires { Duration::ZERO } else { self.behaviour.kept };
         reply.put(&self.named_in(node, kept, &named));
-        if let Some(flags) = made_open {
-            reply.put(&open_file_out(flags));
+        if let Some(handle) = opened {
+            reply.put(&open_file_out(handle));
         }
         self.guard(id, reply);
         Ok(())
@@ -389,7 +421,7 @@ impl Adapter {
             Body::Unlink { name } => self.remove_file(node, name)?,
             Body::Rmdir { name } => self.remove_directory(node, name)?,
             Body::Rename { name, parent, new, flags } => {
-                self.rename_entry(&caller(request), (node, name), (*parent, new), *flags)?;
+                self.rename_entry(&caller(request), (node, name), (*parent, new), *flags, reply)?;
             }
             Body::Opendir => {
                 self.node(node)?;
@@ -414,8 +446,8 @@ impl Adapter {
         let node = request.node;
         match &request.body {
             Body::Open(opening) => {
-                self.open_file(&caller(request), node, *opening, reply)?;
-                reply.put(&open_file_out(opening.flags));
+                let opened = self.open_file(&caller(request), node, *opening, reply)?;
+                reply.put(&opened);
             }
             Body::Read { at, size, flags } => self.read_file(node, *at, *size, *flags, reply)?,
             Body::Write { at, data, from_cache, kills_privileges } => {
@@ -423,8 +455,9 @@ impl Adapter {
                 let written = self.write_file(&caller(request), node, (*at, data), how, reply)?;
                 reply.put(&size_out(written));
             }
-            Body::Release { flags } => self.nodes.release(node, content::may_write(*flags)),
-            Body::Fsync { data_only } | Body::Fsyncdir { data_only } => self.sync_node(node, *data_only)?,
+            Body::Release { handle } => self.nodes.release(node, *handle),
+            Body::Fsync { handle, data_only } => self.sync_file(node, *handle, *data_only)?,
+            Body::Fsyncdir => self.sync_directory(node)?,
             Body::Fallocate { at, len, mode } => {
                 self.allocate(&caller(request), node, (*at, *len), *mode, reply)?;
             }
@@ -472,11 +505,16 @@ impl Adapter {
             }
             Body::Removexattr { name } => self.volume.remove_xattr(self.node(node)?.nr(), name)?,
             Body::Ioctl { command, input, room } => {
+                let folded = self.folds(node);
                 let output = self.control(&caller(request), node, *command, input, *room)?;
                 if ioctl::changes_attributes(*command) {
                     // The change time, of which the kernel does not think. If it buffers writes, it keeps its
                     // own for files.
-                    reply.make_stale(node);
+                    reply.make_stale(Stale::Attributes(node));
+                }
+                if self.folds(node) != folded && self.kernel.contains(Features::DROPS_NAMES) {
+                    // Names that did not exist may from now on, in another case.
+                    reply.make_stale(Stale::Names);
                 }
                 reply.put(&IoctlOut::new_zeroed());
                 reply.put_bytes(&output);

@@ -8,7 +8,7 @@
 
 use crate::adapter::Adapter;
 use crate::event_loop::Session;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Reply, Stale};
 use crate::protocol::request::INIT;
 use std::sync::Arc;
 
@@ -55,7 +55,10 @@ impl Client {
     pub fn send(&mut self, message: &[u8]) -> Option<&[u8]> {
         self.stale = None;
         let answered = self.session.answer(message, &mut self.reply)?;
-        self.stale = answered.stale.map(|node| node.0);
+        self.stale = answered.stale.iter().find_map(|stale| match stale {
+            Stale::Attributes(node) | Stale::Content(node) => Some(node.0),
+            Stale::Names => None,
+        });
         Some(answered.bytes)
     }
 

@@ -18,7 +18,7 @@ use crate::adaptive_polling::Pace;
 use crate::errno::Answer;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, NoSession, Offer, Wanted};
-use crate::protocol::reply::{Reply, drop_attributes, drop_content};
+use crate::protocol::reply::{Reply, Stale, drop_content};
 use crate::protocol::request::{self, Request, Wait};
 use hectare_units::usize_of;
 use log::{debug, error};
@@ -58,8 +58,8 @@ pub(crate) trait Server: Send + Sync + 'static {
 /// The answer to a request.
 pub(crate) struct Answered<'r> {
     pub(crate) bytes: &'r [u8],
-    /// The inode whose attributes the kernel is to drop before it gets the answer.
-    pub(crate) stale: Option<NodeId>,
+    /// What the kernel is to drop before it gets the answer.
+    pub(crate) stale: Vec<Stale>,
 }
 
 /// A server whose client has sent `INIT`.
@@ -119,7 +119,7 @@ impl<S: Server> Session<S> {
         if !request::is_answered(header.opcode.get()) {
             return None;
         }
-        let stale = reply.stale();
+        let stale = reply.take_stale();
         Some(Answered { stale, bytes: reply.finish(header.unique.get(), answer) })
     }
 }
@@ -188,10 +188,7 @@ fn answer<S: Server>(session: &Session<S>, channel: &OwnedFd, message: &[u8], re
         let answer = session.answer(message, reply);
         std::mem::forget(unanswered.take());
         let Some(Answered { bytes, stale }) = answer else { return };
-        if let Some(node) = stale {
-            send(channel, &drop_attributes(node));
-        }
-        send(channel, bytes);
+        send_after(channel, &stale, bytes);
     }));
     if tried.is_err() {
         // Before the answer is sent: the caller's next request must find that all changes have ended.
@@ -199,6 +196,30 @@ fn answer<S: Server>(session: &Session<S>, channel: &OwnedFd, message: &[u8], re
         session.server.panicked();
         drop(unanswered);
     }
+}
+
+/// Sends an answer after the messages that have the kernel drop what is stale. If that may wait until the
+/// kernel has written back a file, a thread of its own sends all of it; without one, the kernel keeps the
+/// content.
+fn send_after(channel: &OwnedFd, stale: &[Stale], answer: &[u8]) {
+    if stale.iter().any(|stale| matches!(stale, Stale::Content(_))) {
+        let messages: Vec<_> = stale.iter().map(|stale| stale.message()).chain([answer.to_vec()]).collect();
+        let sent = channel.try_clone().and_then(|own| {
+            let work = move || messages.iter().for_each(|message| send(&own, message));
+            thread::Builder::new().name("hectare-drop".into()).spawn(work)
+        });
+        match sent {
+            Ok(_) => return,
+            Err(error) => {
+                error!(error:%; "no thread to drop cached content: the kernel may show what it was");
+            }
+        }
+    }
+    for stale in stale {
+        let at_once = if let Stale::Content(node) = *stale { Stale::Attributes(node) } else { *stale };
+        send(channel, &at_once.message());
+    }
+    send(channel, answer);
 }
 
 /// Answers on a thread of its own, which waits until the kernel has written back what it buffers of a file:

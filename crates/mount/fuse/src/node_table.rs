@@ -2,7 +2,8 @@
 //!
 //! Every answer that names an inode counts a lookup; the kernel returns lookups in bulk (`FORGET`). An inode
 //! is pinned in the engine for as long as it is counted here, so that an unlinked one lives until the kernel
-//! has forgotten *and* closed it. An open file is kept open here, once for all its openers.
+//! has forgotten *and* closed it. An open file is kept open here: for each of its handles, since each is
+//! told once of writes that were lost, and once for reading and writing by any of them.
 //!
 //! Numbers are the volume's, except for the root: 1 for FUSE, 2 for ext4. A number that is not in the table
 //! is refused (`ESTALE`), whatever the volume has under it: the kernel uses only numbers that it was given,
@@ -12,6 +13,7 @@
 
 use crate::errno::Answer;
 use crate::protocol::NodeId;
+use crate::protocol::request::Handle;
 use hectare_engine::{HeldInode, Metadata, OpenFile, Volume};
 use hectare_units::InodeNr;
 use parking_lot::Mutex;
@@ -19,7 +21,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 const SHARDS: u64 = 64;
 
@@ -79,22 +81,23 @@ impl Node {
 struct Known {
     node: Arc<Node>,
     lookups: u64,
-    opens: u64,
-    /// How many of its openers may write.
-    writers: u64,
+    handles: HashMap<Handle, Arc<OpenFile>>,
 }
 
 /// All inodes that the kernel knows.
 pub(crate) struct Nodes {
     root: Arc<Node>,
     shards: Vec<Mutex<HashMap<u64, Known>>>,
+    /// How many handles there have been.
+    opens: AtomicU64,
 }
 
 impl Nodes {
     /// A table that contains the root.
     pub(crate) fn new(volume: &Volume) -> hectare_engine::Result<Self> {
         let root = Node::new(volume.hold_inode(InodeNr::ROOT)?);
-        Ok(Self { root: Arc::new(root), shards: (0..SHARDS).map(|_| Mutex::default()).collect() })
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Ok(Self { root: Arc::new(root), shards, opens: AtomicU64::new(0) })
     }
 
     fn shard(&self, id: NodeId) -> &Mutex<HashMap<u64, Known>> {
@@ -127,7 +130,7 @@ impl Nodes {
             }
             Entry::Vacant(free) => {
                 let node = Arc::new(Node::new(held));
-                free.insert(Known { node: Arc::clone(&node), lookups: 1, opens: 0, writers: 0 });
+                free.insert(Known { node: Arc::clone(&node), lookups: 1, handles: HashMap::new() });
                 node
             }
         };
@@ -140,30 +143,36 @@ impl Nodes {
         self.uncount(id, |known| known.lookups = known.lookups.saturating_sub(lookups));
     }
 
-    /// Counts an open file, and keeps it open.
-    pub(crate) fn open(&self, id: NodeId, may_write: bool) -> Answer<Arc<Node>> {
+    /// Opens a file for a new handle.
+    pub(crate) fn open(&self, id: NodeId, flags: u32) -> Answer<Handle> {
         let node = self.get(id)?;
         let file = Arc::new(node.held.open()?);
+        let handle = Handle::new(self.opens.fetch_add(1, Ordering::Relaxed) + 1, flags);
         if let Some(known) = self.shard(id).lock().get_mut(&id.0) {
-            known.opens = known.opens.saturating_add(1);
-            known.writers = known.writers.saturating_add(may_write.into());
-            // A file that is open already stays; closing this one is then not the last close.
-            node.file.lock().get_or_insert(file);
+            node.file.lock().get_or_insert_with(|| Arc::clone(&file));
+            known.handles.insert(handle, file);
         }
-        Ok(node)
+        Ok(handle)
     }
 
-    /// Uncounts an open file, and closes it after the last.
-    pub(crate) fn release(&self, id: NodeId, may_write: bool) {
-        self.uncount(id, |known| {
-            known.opens = known.opens.saturating_sub(1);
-            known.writers = known.writers.saturating_sub(may_write.into());
-        });
+    /// The file that a handle has open; without one, one opened for this request.
+    pub(crate) fn opened(&self, id: NodeId, handle: Handle) -> Answer<Arc<OpenFile>> {
+        let opened =
+            self.shard(id).lock().get(&id.0).and_then(|known| known.handles.get(&handle).map(Arc::clone));
+        opened.map_or_else(|| self.get(id)?.file(), Ok)
+    }
+
+    /// Closes the file of a handle.
+    pub(crate) fn release(&self, id: NodeId, handle: Handle) {
+        // Dropped outside the table's locks, as nodes are.
+        let mut closed = None;
+        self.uncount(id, |known| closed = known.handles.remove(&handle));
     }
 
     /// Whether a file is open for writing.
     pub(crate) fn has_writers(&self, id: NodeId) -> bool {
-        self.shard(id).lock().get(&id.0).is_some_and(|known| known.writers > 0)
+        let may_write = |known: &Known| known.handles.keys().any(|handle| handle.may_write());
+        self.shard(id).lock().get(&id.0).is_some_and(may_write)
     }
 
     fn uncount(&self, id: NodeId, uncount: impl FnOnce(&mut Known)) {
@@ -171,9 +180,9 @@ impl Nodes {
             let mut shard = self.shard(id).lock();
             let Entry::Occupied(mut known) = shard.entry(id.0) else { return };
             uncount(known.get_mut());
-            let (lookups, opens) = (known.get().lookups, known.get().opens);
-            let closed = if opens == 0 { known.get().node.file.lock().take() } else { None };
-            (if lookups == 0 && opens == 0 { Some(known.remove().node) } else { None }, closed)
+            let (lookups, is_open) = (known.get().lookups, !known.get().handles.is_empty());
+            let closed = if is_open { None } else { known.get().node.file.lock().take() };
+            (if lookups == 0 && !is_open { Some(known.remove().node) } else { None }, closed)
         };
         drop(closed);
         drop(node);

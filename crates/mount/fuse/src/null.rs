@@ -229,7 +229,7 @@ impl Null {
             | Body::Release { .. }
             | Body::Releasedir
             | Body::Fsync { .. }
-            | Body::Fsyncdir { .. }
+            | Body::Fsyncdir
             | Body::Destroy => {}
             _ => return Err(Errno::NOSYS.into()),
         }

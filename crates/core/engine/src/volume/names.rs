@@ -23,6 +23,12 @@ impl Volume {
         lookup::lookup(self.core(), parent, name)
     }
 
+    /// Whether there can be directories in which case does not matter.
+    #[must_use]
+    pub fn may_fold_names(&self) -> bool {
+        self.core().state.incompat(Incompat::CASEFOLD)
+    }
+
     /// Whether case does not matter in a directory: a name has many spellings there, and every change of one is
     /// a change of all.
     #[must_use]

@@ -24,7 +24,7 @@ use super::Adapter;
 use crate::errno::Answer;
 use crate::node_table::Node;
 use crate::protocol::NodeId;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Reply, Stale};
 use hectare_units::Bytes;
 use rustix::io::Errno;
 
@@ -67,7 +67,7 @@ impl Adapter {
     /// Makes the next write to a file ask first, where that is needed: drops its attributes.
     pub(super) fn guard(&self, id: NodeId, reply: &mut Reply) {
         if self.needs_guard(id) {
-            reply.make_stale(id);
+            reply.make_stale(Stale::Attributes(id));
         }
     }
 

@@ -4,13 +4,14 @@
 //! So nothing here depends on how a file was opened, but on whether the kernel may still buffer data: it has
 //! sent all of it when it reports that the last writer has closed the file.
 
-use super::{Adapter, TRANSFER_MAX};
+use super::{Adapter, TRANSFER_MAX, open_file_out};
 use crate::errno::Answer;
 use crate::node_table::Node;
 use crate::protocol::NodeId;
-use crate::protocol::reply::Reply;
-use crate::protocol::request::{Copying, Opening};
-use hectare_engine::{Caller, FallocateMode, Kind, OpenFile};
+use crate::protocol::reply::{Reply, Stale};
+use crate::protocol::request::{Copying, Handle, Opening};
+use crate::protocol::wire::OpenOut;
+use hectare_engine::{Caller, FallocateMode, OpenFile};
 use hectare_units::usize_of;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -29,27 +30,27 @@ impl Adapter {
         id: NodeId,
         opening: Opening,
         reply: &mut Reply,
-    ) -> Answer {
+    ) -> Answer<OpenOut> {
         let flags = OFlags::from_bits_retain(opening.flags);
-        let (truncates, may_write) = (opening.truncates(), may_write(opening.flags));
+        let (truncates, may_write) = (opening.truncates(), flags & OFlags::RWMODE != OFlags::RDONLY);
         let node = self.node(id)?;
         if may_write || truncates {
             // The kernel's cache accepts writes to an open file, and no error is reported if they can't be
             // kept.
             node.held().check_opens_for_writing(flags.contains(OFlags::APPEND) && !truncates)?;
         }
-        self.nodes.open(id, may_write)?;
+        let handle = self.nodes.open(id, opening.flags)?;
         if truncates {
             let killer = self.killer(opening.kills_privileges, caller);
             let cut = killer
                 .map_or(Ok(()), |killer| self.drop_privileges(killer, &node, reply))
                 .and_then(|()| empty(&node));
             if cut.is_err() {
-                self.nodes.release(id, may_write);
+                self.nodes.release(id, handle);
             }
             cut?;
         }
-        Ok(())
+        Ok(open_file_out(handle))
     }
 
     pub(super) fn read_file(&self, id: NodeId, at: u64, size: u32, flags: u32, reply: &mut Reply) -> Answer {
@@ -82,7 +83,7 @@ impl Adapter {
             self.write_back(&file, (at, data)).inspect_err(|refusal| {
                 if self.is_writeback() {
                     node.note_failure(refusal.0);
-                    reply.make_stale(id); // so that the next writer asks, and is refused
+                    reply.make_stale(Stale::Attributes(id)); // so that the next writer asks, and is refused
                 }
             })?
         } else if self.is_writeback() {
@@ -118,12 +119,14 @@ impl Adapter {
         if room == 0 { data } else { &data[..data.len().min(room)] }
     }
 
-    pub(super) fn sync_node(&self, id: NodeId, data_only: bool) -> Answer {
-        let node = self.node(id)?;
-        if node.metadata()?.kind != Kind::File {
-            return Ok(self.volume.sync_inode(node.nr())?);
-        }
-        let file = node.file()?;
+    /// Makes a directory durable.
+    pub(super) fn sync_directory(&self, id: NodeId) -> Answer {
+        Ok(self.volume.sync_inode(self.node(id)?.nr())?)
+    }
+
+    /// Makes a file durable; its handle has heard of other errors than the other handles of the file.
+    pub(super) fn sync_file(&self, id: NodeId, handle: Handle, data_only: bool) -> Answer {
+        let file = self.nodes.opened(id, handle)?;
         let synced = if data_only { file.sync_data() } else { file.sync() };
         Ok(synced?)
     }
@@ -229,11 +232,6 @@ fn empty(node: &Node) -> Answer {
     Ok(node.file()?.set_len_keeping_times(0)?)
 }
 
-/// Whether these flags open a file for writing.
-pub(super) fn may_write(flags: u32) -> bool {
-    OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,7 +279,7 @@ mod tests {
             let copied = || adapter.copy_content(&Caller::ROOT, source, &copy, &mut reply()).map(drop);
             let allocate = |mode| adapter.allocate(&Caller::ROOT, id, (0, 70_000), mode, &mut reply());
             let opening = Opening { flags: (OFlags::WRONLY | OFlags::TRUNC).bits(), kills_privileges: false };
-            let emptied = || adapter.open_file(&Caller::ROOT, id, opening, &mut reply());
+            let emptied = || adapter.open_file(&Caller::ROOT, id, opening, &mut reply()).map(drop);
             let modes: [&dyn Fn() -> Answer; 3] = [&|| allocate(0), &|| allocate(3), &|| allocate(16)];
             let opened = writeback.then_some(&emptied as &dyn Fn() -> Answer);
             for change in [&copied as &dyn Fn() -> Answer].into_iter().chain(opened).chain(modes) {

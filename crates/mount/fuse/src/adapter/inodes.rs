@@ -7,7 +7,7 @@ use crate::node_table::{Node, node_id};
 use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::Features;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Reply, Stale};
 use crate::protocol::request::{Setattr, Times};
 use hectare_engine::{Caller, Capabilities, Changes, Error, InodeFlags, Metadata, Timestamp, XattrHow};
 use rustix::fs::OFlags;
@@ -85,7 +85,7 @@ impl Adapter {
     pub(super) fn drop_privileges(&self, caller: &Caller<'_>, node: &Node, reply: &mut Reply) -> Answer {
         let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
         if self.volume.drop_privileges(node.nr(), &caller)? {
-            reply.make_stale(node_id(node.nr()));
+            reply.make_stale(Stale::Attributes(node_id(node.nr())));
         }
         Ok(())
     }

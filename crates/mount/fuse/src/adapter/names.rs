@@ -4,13 +4,13 @@
 //! answer and ours the name may be removed.
 
 use super::Adapter;
-use super::content::may_write;
 use crate::attr;
 use crate::errno::Answer;
 use crate::node_table::node_id;
 use crate::protocol::NodeId;
-use crate::protocol::reply::{Entries, no_entry};
-use crate::protocol::request::Request;
+use crate::protocol::init::Features;
+use crate::protocol::reply::{Entries, Reply, Stale, no_entry};
+use crate::protocol::request::{Handle, Request};
 use crate::protocol::wire::EntryOut;
 use hectare_engine::{
     Caller, Cookie, Creation, DirEntry, Error, HeldInode, Kind, Metadata, NewNode, RenameMode,
@@ -39,6 +39,11 @@ impl Adapter {
     /// would not see that a change of one is a change of all; so it may keep none.
     pub(super) fn folds(&self, dir: NodeId) -> bool {
         self.node(dir).is_ok_and(|node| self.volume.folds_names(node.nr()))
+    }
+
+    /// Whether a directory may begin to fold case while the kernel keeps that names in it do not exist.
+    pub(super) fn may_fold_unseen(&self) -> bool {
+        self.volume.may_fold_names() && !self.kernel.contains(Features::DROPS_NAMES)
     }
 
     /// The answer that a name in a directory leads to an inode.
@@ -104,14 +109,14 @@ impl Adapter {
         request: &Request<'_>,
         flags: u32,
         mode: (u32, u32),
-    ) -> Answer<Metadata> {
+    ) -> Answer<(Metadata, Handle)> {
         let parent = self.directory(request.node)?;
         let creation = self.creation(request, parent, mode)?;
         let linkable = !OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
         let file = self.volume.create_nameless(parent, creation, linkable)?;
         let made = self.named(self.volume.hold_inode(file.inode())?)?;
-        self.open_made(&made, flags)?;
-        Ok(made)
+        let handle = self.open_made(&made, flags)?;
+        Ok((made, handle))
     }
 
     /// Creates a file and opens it.
@@ -121,22 +126,22 @@ impl Adapter {
         name: &[u8],
         flags: u32,
         mode: (u32, u32),
-    ) -> Answer<Metadata> {
+    ) -> Answer<(Metadata, Handle)> {
         let made = self.make(request, name, NewNode::File, mode)?;
-        self.open_made(&made, flags)?;
-        Ok(made)
+        let handle = self.open_made(&made, flags)?;
+        Ok((made, handle))
     }
 
-    fn open_made(&self, made: &Metadata, flags: u32) -> Answer {
+    fn open_made(&self, made: &Metadata, flags: u32) -> Answer<Handle> {
         if self.opens_unasked() {
-            return Ok(());
+            return Ok(Handle(0));
         }
         let id = node_id(made.inode);
-        let opened = self.nodes.open(id, may_write(flags));
+        let opened = self.nodes.open(id, flags);
         if opened.is_err() {
             self.nodes.forget(id, 1); // an error names no inode that the kernel could forget
         }
-        opened.map(drop)
+        opened
     }
 
     pub(super) fn remove_file(&self, parent: NodeId, name: &[u8]) -> Answer {
@@ -153,6 +158,7 @@ impl Adapter {
         (parent, name): (NodeId, &[u8]),
         (new_parent, new): (NodeId, &[u8]),
         flags: u32,
+        reply: &mut Reply,
     ) -> Answer {
         const WHITEOUT_AND_NOREPLACE: RenameFlags = RenameFlags::WHITEOUT.union(RenameFlags::NOREPLACE);
         let whiteout = |replaces| RenameMode::Whiteout { uid: caller.uid, gid: caller.gid, replaces };
@@ -165,7 +171,24 @@ impl Adapter {
             _ => return Err(Errno::INVAL.into()),
         };
         let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
-        Ok(self.volume.rename(from, name, to, new, mode)?)
+        self.volume.rename(from, name, to, new, mode)?;
+        if from != to {
+            self.drop_list(to, new, reply);
+            if mode == RenameMode::Exchange {
+                self.drop_list(from, name, reply);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel drop the cached list of a directory that has moved to another parent: `..` is in it.
+    fn drop_list(&self, parent: InodeNr, name: &[u8], reply: &mut Reply) {
+        let moved = self.volume.lookup(parent, name).and_then(|nr| self.volume.stat(nr));
+        if let Ok(moved) = moved
+            && moved.is_dir()
+        {
+            reply.make_stale(Stale::Content(node_id(moved.inode)));
+        }
     }
 
     pub(super) fn add_link(&self, id: NodeId, parent: NodeId, name: &[u8]) -> Answer<Metadata> {
@@ -276,11 +299,13 @@ mod tests {
         let root = NodeId::ROOT;
         adapter.volume.write_file("a", b"text", Creation::default()).unwrap();
         let (caller, flags) = (Caller::user(1000, 1001, &[]), RenameFlags::WHITEOUT.bits());
-        adapter.rename_entry(&caller, (root, b"a"), (root, b"b"), flags).unwrap();
+        adapter.rename_entry(&caller, (root, b"a"), (root, b"b"), flags, &mut Reply::default()).unwrap();
         let left = adapter.look_up(root, b"a").unwrap();
         assert_eq!((left.kind, left.uid, left.gid), (Kind::CharDevice, 1000, 1001));
         let unless_there = flags | RenameFlags::NOREPLACE.bits();
-        let refused = adapter.rename_entry(&caller, (root, b"b"), (root, b"a"), unless_there).unwrap_err();
+        let reply = &mut Reply::default();
+        let refused =
+            adapter.rename_entry(&caller, (root, b"b"), (root, b"a"), unless_there, reply).unwrap_err();
         assert_eq!(refused.0, Errno::EXIST);
     }
 }

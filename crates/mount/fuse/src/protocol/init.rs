@@ -11,6 +11,8 @@ use zerocopy::{FromBytes, FromZeros};
 pub const VERSION: (u32, u32) = (7, 45);
 /// The oldest minor version whose messages have the current layout (Linux 3.15).
 const MINOR_MIN: u32 = 23;
+/// The first minor version with `FUSE_NOTIFY_INC_EPOCH`.
+const MINOR_DROPS_NAMES: u32 = 44;
 /// The unit of the sizes of requests and answers.
 const PAGE: u32 = 4096;
 
@@ -56,6 +58,9 @@ bitflags! {
         const SETXATTR_EXT = 1 << 29;
         /// There is a second word of features.
         const INIT_EXT = 1 << 30;
+        /// All cached names can be dropped by one message. Offered by the version of the protocol: it is no
+        /// bit of either word.
+        const DROPS_NAMES = 1 << 63;
     }
 }
 
@@ -105,7 +110,8 @@ impl Offer {
         let first = Features::from_bits_truncate(init.flags.get().into());
         let second = rest.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
         let second = if first.contains(Features::INIT_EXT) { u64::from(second) << 32 } else { 0 };
-        let features = first | Features::from_bits_truncate(second);
+        let mut features = first | Features::from_bits_truncate(second);
+        features.set(Features::DROPS_NAMES, minor >= MINOR_DROPS_NAMES);
         Ok(Self { minor, read_ahead: init.max_readahead.get(), features })
     }
 
@@ -159,7 +165,7 @@ mod tests {
         let out = poor.answer(&WANTED);
         assert_eq!((out.minor.get(), out.flags.get(), out.flags2.get()), (31, 1 << 20, 0));
         let rich = Offer::parse(&offer(99, u32::MAX)).unwrap();
-        assert!(rich.features.is_all());
+        assert!(rich.features.is_all() && !poor.features.contains(Features::DROPS_NAMES));
         assert_eq!(rich.answer(&WANTED).minor.get(), VERSION.1);
         assert!(rich.agreed(WANTED.features).contains(WANTED.features | Features::INIT_EXT));
         assert!(!rich.agreed(WANTED.features).contains(Features::NO_OPEN_SUPPORT));

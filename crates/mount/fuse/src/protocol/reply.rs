@@ -21,25 +21,51 @@ pub(crate) struct Reply {
     /// As long as the longest reply so far; this one uses the first bytes.
     bytes: Vec<u8>,
     len: usize,
-    /// An inode whose attributes in the kernel are stale, without new ones in this reply.
-    stale: Option<NodeId>,
+    stale: Vec<Stale>,
+}
+
+/// What the kernel must drop before it gets a reply that does not replace it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stale {
+    /// The attributes of an inode.
+    Attributes(NodeId),
+    /// The attributes and the cached content of an inode. The kernel first writes back what it buffers of a
+    /// file, which another thread has to receive.
+    Content(NodeId),
+    /// All cached names, and that others do not exist ([`Features::DROPS_NAMES`](super::init::Features)).
+    Names,
+}
+
+impl Stale {
+    /// The message that has it dropped.
+    pub(crate) fn message(self) -> Vec<u8> {
+        /// `FUSE_NOTIFY_INC_EPOCH`, in the error field of an answer.
+        const INC_EPOCH: i32 = 8;
+        match self {
+            Self::Attributes(node) => drop_from(node, -1),
+            Self::Content(node) => drop_content(node),
+            Self::Names => header(HEADER, INC_EPOCH, 0).as_bytes().to_vec(),
+        }
+    }
 }
 
 impl Reply {
     /// Drops the data.
     pub(crate) fn clear(&mut self) {
         self.len = HEADER;
-        self.stale = None;
+        self.stale.clear();
     }
 
-    /// Notes that the kernel must drop the attributes of an inode before it gets this reply.
-    pub(crate) fn make_stale(&mut self, node: NodeId) {
-        self.stale = Some(node);
+    /// Notes what the kernel must drop before it gets this reply.
+    pub(crate) fn make_stale(&mut self, stale: Stale) {
+        if !self.stale.contains(&stale) {
+            self.stale.push(stale);
+        }
     }
 
-    /// The inode whose attributes the kernel must drop.
-    pub(crate) fn stale(&self) -> Option<NodeId> {
-        self.stale
+    /// What the kernel must drop.
+    pub(crate) fn take_stale(&mut self) -> Vec<Stale> {
+        std::mem::take(&mut self.stale)
     }
 
     /// The next `len` bytes, with undefined content.
@@ -149,12 +175,7 @@ pub(crate) fn drop_content(node: NodeId) -> Vec<u8> {
     drop_from(node, 0) // to the end
 }
 
-/// The same for attributes alone, which waits for nothing.
-pub(crate) fn drop_attributes(node: NodeId) -> Vec<u8> {
-    drop_from(node, -1)
-}
-
-/// An offset below 0 means no content.
+/// The same from an offset on; below 0 it means attributes alone, which waits for nothing.
 fn drop_from(node: NodeId, from: i64) -> Vec<u8> {
     /// `FUSE_NOTIFY_INVAL_INODE`, in the error field of an answer.
     const INVAL_INODE: i32 = 2;

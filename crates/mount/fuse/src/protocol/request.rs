@@ -80,10 +80,10 @@ pub(crate) enum Body<'a> {
     Read { at: u64, size: u32, flags: u32 },
     Write { at: u64, data: &'a [u8], from_cache: bool, kills_privileges: bool },
     Statfs,
-    Release { flags: u32 },
+    Release { handle: Handle },
     Flush,
-    Fsync { data_only: bool },
-    Fsyncdir { data_only: bool },
+    Fsync { handle: Handle, data_only: bool },
+    Fsyncdir,
     Syncfs,
     Setxattr { name: &'a [u8], value: &'a [u8], flags: u32, kills_group: bool },
     Getxattr { name: &'a [u8], room: u32 },
@@ -150,8 +150,30 @@ pub(crate) struct Copying {
     pub(crate) is_wide: bool,
 }
 
-/// The handle of files opened for writing; all others have 0.
-pub(crate) const WRITER_HANDLE: u64 = 1;
+/// The handle of an open file: a number of its own, and how it was opened. All bits are 0 where files are
+/// opened without a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Handle(pub(crate) u64);
+
+impl Handle {
+    const WRITES: u64 = 1 << 0;
+    const READS: u64 = 1 << 1;
+    const FIRST: u64 = 1 << 2;
+
+    /// The handle with this number of a file opened with these flags.
+    pub(crate) fn new(number: u64, flags: u32) -> Self {
+        let mode = match OFlags::from_bits_retain(flags) & OFlags::RWMODE {
+            OFlags::RDONLY => Self::READS,
+            OFlags::WRONLY => Self::WRITES,
+            _ => Self::READS | Self::WRITES,
+        };
+        Self(number.wrapping_mul(Self::FIRST) | mode)
+    }
+
+    pub(crate) fn may_write(self) -> bool {
+        self.0 & Self::WRITES != 0
+    }
+}
 
 /// The header of a message, if it is long enough to have one.
 pub(crate) fn header(message: &[u8]) -> Option<(&InHeader, &[u8])> {
@@ -184,7 +206,7 @@ pub(crate) fn may_wait(header: &InHeader, body: &[u8]) -> Option<Wait> {
 /// Whether a handle that may write asks for attributes. The kernel passes a handle only before a read or
 /// write, never for `stat`.
 fn is_by_writer(getattr: &GetattrIn) -> bool {
-    getattr.getattr_flags.get() & GETATTR_OF_HANDLE != 0 && getattr.fh.get() == WRITER_HANDLE
+    getattr.getattr_flags.get() & GETATTR_OF_HANDLE != 0 && Handle(getattr.fh.get()).may_write()
 }
 
 mod operation {
@@ -319,10 +341,14 @@ impl<'a> Body<'a> {
             }
             operation::WRITE => Self::write(fields)?,
             operation::STATFS => Self::Statfs,
-            operation::RELEASE => Self::Release { flags: fields.record::<ReleaseIn>()?.flags.get() },
+            operation::RELEASE => Self::Release { handle: Handle(fields.record::<ReleaseIn>()?.fh.get()) },
             operation::FLUSH => Self::Flush,
-            operation::FSYNC => Self::Fsync { data_only: syncs_data_only(fields)? },
-            operation::FSYNCDIR => Self::Fsyncdir { data_only: syncs_data_only(fields)? },
+            operation::FSYNC => {
+                let FsyncIn { fh, fsync_flags, .. } = fields.record()?;
+                let data_only = fsync_flags.get() & SYNC_DATA_ONLY != 0;
+                Self::Fsync { handle: Handle(fh.get()), data_only }
+            }
+            operation::FSYNCDIR => Self::Fsyncdir,
             operation::SYNCFS => Self::Syncfs,
             operation::SETXATTR => Self::set_xattr(fields, has_xattr_flags)?,
             operation::GETXATTR => {
@@ -394,10 +420,6 @@ impl<'a> Body<'a> {
             kills_group: own & SETXATTR_KILL_GROUP != 0,
         })
     }
-}
-
-fn syncs_data_only(mut fields: Fields<'_>) -> Answer<bool> {
-    Ok(fields.record::<FsyncIn>()?.fsync_flags.get() & SYNC_DATA_ONLY != 0)
 }
 
 impl Opening {

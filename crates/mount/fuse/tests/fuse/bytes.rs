@@ -1,13 +1,14 @@
 //! Drives the adapter from bytes, without a mount: lifetimes that a kernel would hardly show, and requests
 //! that no kernel would send.
 
-use hectare_device::MemoryDevice;
+use hectare_device::{FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_engine::{Caller, Changes, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Volume};
 use hectare_fuse::client::Client;
 use hectare_fuse::{Adapter, Behaviour};
 use hectare_mkfs::FormatOptions;
 use hectare_units::{Bytes, InodeNr};
 use std::sync::Arc;
+use std::time::Duration;
 
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
@@ -21,6 +22,7 @@ const STATFS: u32 = 17;
 const RELEASE: u32 = 18;
 const SETXATTR: u32 = 21;
 const GETXATTR: u32 = 22;
+const FSYNC: u32 = 20;
 const FLUSH: u32 = 25;
 const OPENDIR: u32 = 27;
 const CREATE: u32 = 35;
@@ -28,6 +30,8 @@ const READDIR: u32 = 28;
 const DESTROY: u32 = 38;
 const IOCTL: u32 = 39;
 const BATCH_FORGET: u32 = 42;
+const FALLOCATE: u32 = 43;
+const COPY_FILE_RANGE: u32 = 47;
 const TMPFILE: u32 = 51;
 const STATX: u32 = 52;
 const LINK: u32 = 13;
@@ -36,8 +40,10 @@ const LAST: u32 = 53;
 const ROOT: u64 = 1;
 const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
+const EIO: i32 = 5;
 const EINVAL: i32 = 22;
 const EFBIG: i32 = 27;
+const ENOSPC: i32 = 28;
 const ENOSYS: i32 = 38;
 const ESTALE: i32 = 116;
 
@@ -96,8 +102,18 @@ fn add_flag(volume: &Volume, node: u64, flag: InodeFlags) {
 }
 
 fn create(client: &mut Client, name: &str) -> u64 {
+    create_open(client, name).0
+}
+
+/// A new file and its handle.
+fn create_open(client: &mut Client, name: &str) -> (u64, u64) {
     let body = [words(&[2, 0o100_644, 0o022, 0]), name.as_bytes().to_vec(), vec![0]].concat();
-    quad(&client.ask(CREATE, ROOT, &body).unwrap(), 0)
+    let made = client.ask(CREATE, ROOT, &body).unwrap();
+    (quad(&made, 0), quad(&made, 128))
+}
+
+fn release(client: &mut Client, node: u64, handle: u64) {
+    client.ask(RELEASE, node, &quads(&[handle, 0, 0])).unwrap();
 }
 
 #[test]
@@ -105,11 +121,11 @@ fn an_unlinked_file_lives_until_it_is_closed_and_forgotten() {
     let volume = volume();
     let free = volume.statfs().unwrap().free_inodes;
     let mut client = client(&volume);
-    let node = create(&mut client, "it");
+    let (node, handle) = create_open(&mut client, "it");
     assert_eq!(client.ask(WRITE, node, &write_request(0, b"still here")).unwrap()[..4], [10, 0, 0, 0]);
     client.ask(UNLINK, ROOT, b"it\0").unwrap();
     assert_eq!(client.ask(READ, node, &read_request(6, 100)).unwrap(), b"here");
-    client.ask(RELEASE, node, &[0; 24]).unwrap();
+    release(&mut client, node, handle);
     assert_eq!(client.ask(READ, node, &read_request(6, 100)).unwrap(), b"here");
     assert_eq!(volume.statfs().unwrap().free_inodes, free - 1);
     client.tell(FORGET, node, &quads(&[1]));
@@ -177,6 +193,54 @@ fn regression_the_kernel_hears_of_set_id_bits_that_changing_content_takes() {
     add_flag(&volume, node, InodeFlags::APPEND);
     assert_eq!(client.ask(SETATTR, node, &resize_request(0)), Err(EPERM));
     assert_eq!((client.stale(), mode()), (None, 0o4755));
+}
+
+/// All handles of a file shared what they had heard: the second `fsync` returned 0, of what its writer had
+/// lost.
+#[test]
+fn regression_every_handle_hears_of_a_lost_write_once() {
+    let device = Arc::new(FaultDevice::new(MemoryDevice::new(Bytes::mib(16))));
+    let (format, open) = (FormatOptions::default(), OpenOptions::default());
+    let volume = Volume::format(Arc::clone(&device) as _, &format, Overwrite::Refuse, open).unwrap();
+    let mut client = client(&volume);
+    let (node, first) = create_open(&mut client, "f");
+    let second = quad(&client.ask(OPEN, node, &words(&[2, 0])).unwrap(), 0);
+    client.ask(WRITE, node, &write_request(0, &[7; 9000])).unwrap();
+    device.add(Rule::new(Outcome::NO_SPACE).on(&[Operation::Write]));
+    volume.place_aged(Duration::ZERO);
+    device.clear();
+    let sync = |client: &mut Client, handle| client.ask(FSYNC, node, &quads(&[handle, 0])).map(drop);
+    for expected in [Err(ENOSPC), Ok(())] {
+        for handle in [first, second] {
+            assert_eq!(sync(&mut client, handle), expected, "{handle}");
+        }
+    }
+    release(&mut client, node, first);
+    assert_eq!(sync(&mut client, second), Ok(()));
+}
+
+/// The kernel takes an error for no change, and kept the old size and pages of what had changed in part.
+#[test]
+fn regression_the_kernel_drops_what_a_failed_request_may_have_changed() {
+    let memory = Arc::new(MemoryDevice::new(Bytes::mib(16)));
+    let device = Arc::new(FaultDevice::new(memory));
+    let (format, open) = (FormatOptions::default(), OpenOptions::default());
+    let volume = Volume::format(Arc::clone(&device) as _, &format, Overwrite::Refuse, open).unwrap();
+    let mut client = client(&volume);
+    let (node, other) = (create(&mut client, "f"), create(&mut client, "g"));
+    client.ask(WRITE, node, &write_request(0, &[7; 100_000])).unwrap();
+    client.ask(WRITE, other, &write_request(0, &[8; 100_000])).unwrap();
+    assert_eq!(client.stale(), None);
+    device.add(Rule::new(Outcome::IO).on(&[Operation::Write]));
+    let zero = [quads(&[0, 100, 50_000]), words(&[16 | 1, 0])].concat();
+    let copy = quads(&[0, 0, other, 0, 0, 100_000, 0]);
+    for (operation, body, stale) in
+        [(WRITE, write_request(0, b"text"), node), (FALLOCATE, zero, node), (COPY_FILE_RANGE, copy, other)]
+    {
+        assert_eq!(client.ask(operation, node, &body), Err(EIO), "{operation}");
+        assert_eq!(client.stale(), Some(stale), "{operation}");
+    }
+    device.clear();
 }
 
 /// What the kernel learns once and for all, unless an option asks for the requests.
@@ -247,24 +311,24 @@ fn a_file_without_a_name_lives_until_it_is_closed_or_gets_one() {
     let nameless = |client: &mut Client, flags: u32| {
         let made = client.ask(TMPFILE, ROOT, &words(&[flags, 0o100_600, 0, 0])).unwrap();
         assert_eq!(made.len(), 128 + 16, "an entry, and that it is open");
-        quad(&made, 0)
+        (quad(&made, 0), quad(&made, 128))
     };
-    let lost = nameless(&mut client, 2);
+    let (lost, handle) = nameless(&mut client, 2);
     client.ask(WRITE, lost, &write_request(0, b"lost")).unwrap();
     assert_eq!(client.ask(READ, lost, &read_request(0, 100)).unwrap(), b"lost");
-    client.ask(RELEASE, lost, &[0; 24]).unwrap();
+    release(&mut client, lost, handle);
     client.tell(FORGET, lost, &quads(&[1]));
     assert_eq!(volume.statfs().unwrap().free_inodes, free);
-    let kept = nameless(&mut client, 2);
+    let (kept, handle) = nameless(&mut client, 2);
     client.ask(WRITE, kept, &write_request(0, b"kept")).unwrap();
     client.ask(LINK, ROOT, &[quads(&[kept]), b"name\0".to_vec()].concat()).unwrap();
-    client.ask(RELEASE, kept, &[0; 24]).unwrap();
+    release(&mut client, kept, handle);
     client.tell(FORGET, kept, &quads(&[2]));
     assert_eq!(volume.read("name").unwrap(), b"kept");
     const O_EXCL: u32 = 0o200;
-    let never = nameless(&mut client, 2 | O_EXCL);
+    let (never, handle) = nameless(&mut client, 2 | O_EXCL);
     assert!(client.ask(LINK, ROOT, &[quads(&[never]), b"other\0".to_vec()].concat()).is_err());
-    client.ask(RELEASE, never, &[0; 24]).unwrap();
+    release(&mut client, never, handle);
     client.tell(FORGET, never, &quads(&[1]));
     assert_eq!(volume.statfs().unwrap().free_inodes, free - 1);
 }

@@ -112,6 +112,23 @@ fn regression_what_is_appended_to_an_append_only_file_arrives() {
     }
 }
 
+/// That a name did not exist was kept, for the spelling that had been asked for.
+#[test]
+fn regression_a_directory_that_begins_to_fold_case_finds_what_was_absent() {
+    const NAME: &str = "flags::regression_a_directory_that_begins_to_fold_case_finds_what_was_absent";
+    drop(needed!(NAME, "chattr"));
+    let mount = match Mount::by_mke2fs(&["-t", "ext4", "-O", "casefold"], "64M", "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!(NAME, reason),
+    };
+    fs::create_dir(mount.path("d")).unwrap();
+    assert!(!mount.path("d/FOO").exists());
+    chattr(&mount, &["+F", "d"]);
+    fs::write(mount.path("d/foo"), "text").unwrap();
+    assert_eq!(fs::read_to_string(mount.path("d/FOO")).unwrap(), "text");
+    mount.judge(NAME);
+}
+
 #[test]
 fn regression_bytes_gathered_before_a_file_became_immutable_arrive() {
     const NAME: &str = "flags::regression_bytes_gathered_before_a_file_became_immutable_arrive";
