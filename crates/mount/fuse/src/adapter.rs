@@ -47,6 +47,9 @@ const SECOND: u32 = 1_000_000_000;
 /// (`FOPEN_CACHE_DIR`).
 const OPEN_KEEPS: u32 = 1 << 1;
 const OPENDIR_KEEPS: u32 = OPEN_KEEPS | 1 << 3;
+/// What is written to an open file bypasses the kernel's cache (`FOPEN_DIRECT_IO`), and it can't be mapped
+/// shared.
+const OPEN_DIRECT_IO: u32 = 1 << 0;
 /// Permissions of symbolic links, which are never checked.
 const LINK_MODE: u32 = 0o777;
 

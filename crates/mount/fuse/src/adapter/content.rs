@@ -4,14 +4,14 @@
 //! So nothing here depends on how a file was opened, but on whether the kernel may still buffer data: it has
 //! sent all of it when it reports that the last writer has closed the file.
 
-use super::{Adapter, TRANSFER_MAX, open_file_out};
+use super::{Adapter, OPEN_DIRECT_IO, TRANSFER_MAX, open_file_out};
 use crate::errno::Answer;
 use crate::node_table::Node;
 use crate::protocol::NodeId;
 use crate::protocol::reply::{Reply, Stale};
 use crate::protocol::request::{Copying, Handle, Opening};
 use crate::protocol::wire::OpenOut;
-use hectare_engine::{Caller, FallocateMode, OpenFile};
+use hectare_engine::{Caller, FallocateMode, InodeFlags, OpenFile};
 use hectare_units::usize_of;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -50,7 +50,13 @@ impl Adapter {
             }
             cut?;
         }
-        Ok(open_file_out(handle))
+        let mut out = open_file_out(handle);
+        // The kernel does not know the flag, and lets who may append write elsewhere: what it buffers is not
+        // checked.
+        if may_write && self.is_writeback() && node.metadata()?.flags.contains(InodeFlags::APPEND) {
+            out.open_flags.set(OPEN_DIRECT_IO);
+        }
+        Ok(out)
     }
 
     pub(super) fn read_file(&self, id: NodeId, at: u64, size: u32, flags: u32, reply: &mut Reply) -> Answer {

@@ -4,10 +4,11 @@
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::tool::run;
 use hectare_oracle::{KernelMount, skip, skip_part, tool, until};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -108,6 +109,31 @@ fn regression_what_is_appended_to_an_append_only_file_arrives() {
         mount.detach();
         mount.attach("");
         assert_eq!(fs::read_to_string(mount.path("log")).unwrap(), expected, "{options}");
+        mount.judge(NAME);
+    }
+}
+
+/// Who could only append opened it for that, and wrote elsewhere afterwards: what comes from the kernel's
+/// cache is not checked.
+#[test]
+fn regression_who_may_append_overwrites_nothing() {
+    const NAME: &str = "flags::regression_who_may_append_overwrites_nothing";
+    drop(needed!(NAME, "chattr"));
+    for options in ["", "writeback"] {
+        let mut mount = mounted!(NAME, 64 * MIB, options);
+        fs::write(mount.path("log"), "begin\n").unwrap();
+        chattr(&mount, &["+a", "log"]);
+        let mut log = fs::File::options().append(true).open(mount.path("log")).unwrap();
+        log.write_all(b"more\n").unwrap();
+        // ext4 refuses this step already; FUSE's kernel does not know the flag.
+        rustix::fs::fcntl_setfl(&log, OFlags::empty()).unwrap();
+        assert_eq!(refused(log.write_at(b"OTHER", 0)), Some(EPERM), "{options}");
+        log.write_at(b"end\n", 11).unwrap();
+        log.sync_all().unwrap();
+        drop(log);
+        mount.detach();
+        mount.attach("");
+        assert_eq!(fs::read_to_string(mount.path("log")).unwrap(), "begin\nmore\nend\n", "{options}");
         mount.judge(NAME);
     }
 }
