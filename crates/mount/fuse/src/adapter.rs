@@ -368,7 +368,12 @@ impl Server for Adapter {
     /// After the last writer has closed the file, the kernel has written everything back, also writes through
     /// shared mappings.
     fn waits(&self, node: NodeId, why: Wait) -> bool {
-        self.nodes.has_writers(node) && (why == Wait::Seek || self.is_guarded())
+        match why {
+            Wait::Seek => self.nodes.has_writers(node),
+            Wait::Write => self.nodes.has_writers(node) && self.is_guarded(),
+            // A kernel that buffers writes does that by itself.
+            Wait::Times => !self.is_writeback() && (self.opens_unasked() || self.nodes.may_be_mapped(node)),
+        }
     }
 }
 

@@ -237,7 +237,7 @@ fn answer_after_writing_back<S: Server>(
         send(&own, &drop_content(node));
         answer(&session, &own, &message, &mut Reply::default());
     };
-    if thread::Builder::new().name("hectare-seek".into()).spawn(wait_and_answer).is_ok() {
+    if thread::Builder::new().name("hectare-wait".into()).spawn(wait_and_answer).is_ok() {
         std::mem::forget(unanswered);
     }
 }

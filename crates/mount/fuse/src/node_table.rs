@@ -171,8 +171,17 @@ impl Nodes {
 
     /// Whether a file is open for writing.
     pub(crate) fn has_writers(&self, id: NodeId) -> bool {
-        let may_write = |known: &Known| known.handles.keys().any(|handle| handle.may_write());
-        self.shard(id).lock().get(&id.0).is_some_and(may_write)
+        self.has_handle(id, Handle::may_write)
+    }
+
+    /// Whether a file may be mapped, shared and for writing.
+    pub(crate) fn may_be_mapped(&self, id: NodeId) -> bool {
+        self.has_handle(id, Handle::may_map)
+    }
+
+    fn has_handle(&self, id: NodeId, wanted: impl Fn(Handle) -> bool) -> bool {
+        let has = |known: &Known| known.handles.keys().any(|handle| wanted(*handle));
+        self.shard(id).lock().get(&id.0).is_some_and(has)
     }
 
     fn uncount(&self, id: NodeId, uncount: impl FnOnce(&mut Known)) {

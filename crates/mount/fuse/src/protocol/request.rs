@@ -173,6 +173,12 @@ impl Handle {
     pub(crate) fn may_write(self) -> bool {
         self.0 & Self::WRITES != 0
     }
+
+    /// Whether the file may be written through a shared mapping.
+    pub(crate) fn may_map(self) -> bool {
+        const BOTH: u64 = Handle::READS | Handle::WRITES;
+        self.0 & BOTH == BOTH
+    }
 }
 
 /// The header of a message, if it is long enough to have one.
@@ -192,6 +198,8 @@ pub(crate) enum Wait {
     Seek,
     /// It comes before a write that goes to the page cache.
     Write,
+    /// It sets the modification time, which data that comes later would set to the present.
+    Times,
 }
 
 /// Whether a request may have to wait, and why.
@@ -199,8 +207,15 @@ pub(crate) fn may_wait(header: &InHeader, body: &[u8]) -> Option<Wait> {
     match header.opcode.get() {
         operation::LSEEK => Some(Wait::Seek),
         operation::GETATTR => GetattrIn::ref_from_bytes(body).is_ok_and(is_by_writer).then_some(Wait::Write),
+        operation::SETATTR => SetattrIn::ref_from_bytes(body).is_ok_and(sets_mtime).then_some(Wait::Times),
         _ => None,
     }
+}
+
+/// Whether the modification time is set, to another than the present. While the kernel truncates, it writes
+/// nothing back.
+fn sets_mtime(setattr: &SetattrIn) -> bool {
+    setattr.valid.get() & (SET_MTIME | SET_MTIME_NOW | SET_SIZE) == SET_MTIME
 }
 
 /// Whether a handle that may write asks for attributes. The kernel passes a handle only before a read or

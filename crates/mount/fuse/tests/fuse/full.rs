@@ -14,6 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 const STEP: usize = 1 << 20;
 
@@ -309,6 +310,24 @@ fn regression_what_was_written_through_a_mapping_is_no_hole() {
         mapping.set(STEP, 1);
         assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(MIB), "{options}");
         drop((mapping, file));
+        mount.judge(NAME);
+    }
+}
+
+/// What a mapping had changed before arrived after the times were set, and set the present.
+#[test]
+fn regression_times_set_after_writing_through_a_mapping_stay() {
+    const NAME: &str = "full::regression_times_set_after_writing_through_a_mapping_stay";
+    for options in ["", "writeback", "threads=1", "noopen"] {
+        let mount = mounted!(NAME, 32 * MIB, options);
+        let file = made(&mount.dir, "f");
+        file.set_len(MIB).unwrap();
+        let mapping = Mapping::new(&file, STEP);
+        (0..STEP).step_by(4096).for_each(|at| mapping.set(at, 1));
+        let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        file.set_modified(past).unwrap();
+        drop((mapping, file));
+        assert_eq!(fs::metadata(mount.path("f")).unwrap().modified().unwrap(), past, "{options}");
         mount.judge(NAME);
     }
 }
