@@ -13,6 +13,7 @@
 //! otherwise the kernel would ask for `security.capability` before every write.
 
 mod buffering;
+mod capabilities;
 mod content;
 mod inodes;
 mod ioctl;
@@ -29,7 +30,7 @@ use crate::protocol::reply::{Reply, Stale, no_entry};
 use crate::protocol::request::{Body, Handle, Request, Setattr, Wait};
 use crate::protocol::wire::{IoctlOut, OpenOut, SizeOut, StatfsOut};
 use crate::request_stats::{Operation, Operations};
-use hectare_engine::{Caller, Metadata, NewNode, Volume, on_behalf};
+use hectare_engine::{Caller, Capabilities, Metadata, NewNode, Volume, on_behalf};
 use hectare_units::Bytes;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -129,6 +130,8 @@ pub struct Adapter {
     /// The free space below which the kernel must ask before it buffers a write.
     reserve: Bytes,
     operations: Arc<Operations>,
+    /// Finds out what a process may do.
+    capabilities_of: fn(u32) -> Capabilities,
 }
 
 impl Adapter {
@@ -142,7 +145,18 @@ impl Adapter {
         operations: Arc<Operations>,
     ) -> hectare_engine::Result<Self> {
         let (nodes, kernel) = (Nodes::new(&volume)?, Features::empty());
-        Ok(Self { nodes, volume, behaviour, kernel, reserve: buffering::reserve(), operations })
+        let (reserve, capabilities_of) = (buffering::reserve(), capabilities::of_process);
+        Ok(Self { nodes, volume, behaviour, kernel, reserve, operations, capabilities_of })
+    }
+
+    /// Trusts all callers with everything: for requests that no process makes.
+    pub(crate) fn trusting(self) -> Self {
+        Self { capabilities_of: |_| Capabilities::all(), ..self }
+    }
+
+    /// The caller, with what its process may do: for what only capabilities permit.
+    fn capable(&self, request: &Request<'_>) -> Caller<'static> {
+        Caller { capabilities: (self.capabilities_of)(request.process), ..caller(request) }
     }
 
     fn node(&self, id: NodeId) -> Answer<Arc<Node>> {
@@ -227,17 +241,14 @@ pub(crate) fn size_out(size: u32) -> SizeOut {
     out
 }
 
-/// The caller. The kernel does not pass its supplementary groups and capabilities.
+/// The caller, without any capability. The kernel passes neither these nor supplementary groups.
 fn caller(request: &Request<'_>) -> Caller<'static> {
-    Caller::user(request.uid, request.gid, &[])
+    Caller { uid: request.uid, gid: request.gid, groups: &[], capabilities: Capabilities::empty() }
 }
 
-/// Whose limits apply: for writes that the kernel has buffered, and reported as done, nobody's.
-fn payer(request: &Request<'_>) -> Caller<'static> {
-    match request.body {
-        Body::Write { from_cache: true, .. } => Caller::ROOT,
-        _ => caller(request),
-    }
+/// Whether limits apply: not to writes that the kernel has buffered, and reported as done.
+fn is_limited(request: &Request<'_>) -> bool {
+    !matches!(request.body, Body::Write { from_cache: true, .. })
 }
 
 /// Whether a request was refused before it changed anything.
@@ -339,9 +350,7 @@ impl Server for Adapter {
         if self.volume.is_shut_down() && !gives_back {
             return Err(Errno::IO.into());
         }
-        let answer = self
-            .operations
-            .timed(operation, || on_behalf(&payer(request), || self.ask_engine(request, reply)));
+        let answer = self.operations.timed(operation, || self.ask_within_limits(request, reply));
         self.guard(request.node, reply);
         match answer {
             Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
@@ -378,6 +387,17 @@ impl Server for Adapter {
 }
 
 impl Adapter {
+    /// Passes a request on. Who may exceed limits is found out when they are exceeded.
+    fn ask_within_limits(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let payer = if is_limited(request) { caller(request) } else { Caller::ROOT };
+        match on_behalf(&payer, || self.ask_engine(request, reply)) {
+            Err(Refusal(Errno::DQUOT)) => {
+                on_behalf(&self.capable(request), || self.ask_engine(request, reply))
+            }
+            answer => answer,
+        }
+    }
+
     /// Dispatches a request: first those about names, then those about other subjects.
     fn ask_engine(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let node = request.node;
@@ -467,11 +487,11 @@ impl Adapter {
             Body::Fsync { handle, data_only } => self.sync_file(node, *handle, *data_only)?,
             Body::Fsyncdir => self.sync_directory(node)?,
             Body::Fallocate { at, len, mode } => {
-                self.allocate(&caller(request), node, (*at, *len), *mode, reply)?;
+                self.allocate(&self.capable(request), node, (*at, *len), *mode, reply)?;
             }
             Body::Lseek { at, whence } => reply.put(&U64::new(self.seek(node, *at, *whence)?)),
             Body::CopyFileRange(copying) => {
-                let copied = self.copy_content(&caller(request), node, copying, reply)?;
+                let copied = self.copy_content(&self.capable(request), node, copying, reply)?;
                 if copying.is_wide {
                     reply.put(&U64::new(copied));
                 } else {
@@ -509,12 +529,12 @@ impl Adapter {
                 put_value(reply, &self.volume.get_xattr(self.node(node)?.nr(), name)?, *room)?;
             }
             Body::Listxattr { room } => {
-                put_value(reply, &self.list_attributes(&caller(request), node)?, *room)?;
+                put_value(reply, &self.list_attributes(|| self.capable(request), node)?, *room)?;
             }
             Body::Removexattr { name } => self.volume.remove_xattr(self.node(node)?.nr(), name)?,
             Body::Ioctl { command, input, room } => {
                 let folded = self.folds(node);
-                let output = self.control(&caller(request), node, *command, input, *room)?;
+                let output = self.control(|| self.capable(request), node, *command, input, *room)?;
                 if ioctl::changes_attributes(*command) {
                     // The change time, of which the kernel does not think. If it buffers writes, it keeps its
                     // own for files.

@@ -11,7 +11,7 @@ use crate::protocol::NodeId;
 use crate::protocol::reply::{Reply, Stale};
 use crate::protocol::request::{Copying, Handle, Opening};
 use crate::protocol::wire::OpenOut;
-use hectare_engine::{Caller, FallocateMode, InodeFlags, OpenFile};
+use hectare_engine::{Caller, Capabilities, FallocateMode, InodeFlags, OpenFile};
 use hectare_units::usize_of;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -185,10 +185,10 @@ impl Adapter {
     }
 
     /// The file for allocation or copying by a caller: its privileges are dropped, as after a write, unless
-    /// the caller is root. For these requests the kernel does not say whether to keep them.
+    /// the caller may keep them. For these requests the kernel does not say whether it may.
     fn file_to_change(&self, caller: &Caller<'_>, id: NodeId, reply: &mut Reply) -> Answer<Arc<OpenFile>> {
         let node = self.node(id)?;
-        if caller.uid != 0 {
+        if !caller.may(Capabilities::FSETID) {
             self.drop_privileges(caller, &node, reply)?;
         }
         node.file()

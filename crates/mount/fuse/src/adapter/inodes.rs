@@ -16,6 +16,8 @@ use rustix::io::Errno;
 const SET_GROUP_ID: u16 = 0o2000;
 /// The attribute that sets the mode of a file, too.
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// Attributes that not everybody may see begin with this.
+const TRUSTED: &[u8] = b"trusted.";
 /// The age at which a read renews an access time although nothing has changed (`relatime`).
 const RELATIVE_SECONDS: i64 = 24 * 3600;
 
@@ -116,9 +118,17 @@ impl Adapter {
     }
 
     /// The names of the attributes that the caller may see, each followed by a NUL.
-    pub(super) fn list_attributes(&self, caller: &Caller<'_>, id: NodeId) -> Answer<Vec<u8>> {
-        let mut list = Vec::new();
-        for name in self.volume.list_xattrs_as(self.node(id)?.nr(), caller)? {
+    pub(super) fn list_attributes(
+        &self,
+        caller: impl FnOnce() -> Caller<'static>,
+        id: NodeId,
+    ) -> Answer<Vec<u8>> {
+        let node = self.node(id)?;
+        let (mut list, mut names) = (Vec::new(), self.volume.list_xattrs_as(node.nr(), &Caller::ROOT)?);
+        if names.iter().any(|name| name.starts_with(TRUSTED)) {
+            names = self.volume.list_xattrs_as(node.nr(), &caller())?;
+        }
+        for name in names {
             list.extend_from_slice(&name);
             list.push(0);
         }

@@ -6,6 +6,10 @@
 //! own number for the same with the mode (`hectare shutdown`). Either loses what the kernel still has in its
 //! cache, unless the caller has synced before.
 //!
+//! What ext4 permits by a capability is permitted by that ([`super::capabilities`]). Where the volume is
+//! mounted once more, read-only, the kernel does not say by which mount a request comes: who may set the
+//! label may do so by any.
+//!
 //! The kernel turns `FS_IOC_GETFLAGS` and its like into requests of its own form, with the sizes of what they
 //! carry and not those of the command's number. Answers are little-endian as the machine is.
 
@@ -13,7 +17,7 @@ use super::Adapter;
 use crate::errno::Answer;
 use crate::node_table::Node;
 use crate::protocol::NodeId;
-use hectare_engine::{Caller, InodeFlags, Shutdown, to_xflags, with_xflags};
+use hectare_engine::{Caller, Capabilities, InodeFlags, Shutdown, to_xflags, with_xflags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -45,7 +49,7 @@ impl Adapter {
     /// Executes a command; returns its output, at most `room` bytes.
     pub(super) fn control(
         &self,
-        caller: &Caller<'_>,
+        caller: impl FnOnce() -> Caller<'static>,
         id: NodeId,
         command: u32,
         input: &[u8],
@@ -58,23 +62,23 @@ impl Adapter {
             FS_IOC_FSGETXATTR => self.fsxattr(&node)?,
             FS_IOC_SETFLAGS => {
                 let flags = InodeFlags::from_bits_retain(word(input, 0)?);
-                self.volume.set_inode_flags(node.nr(), flags, caller)?;
+                self.volume.set_inode_flags(node.nr(), flags, &caller())?;
                 Vec::new()
             }
             FS_IOC_FSSETXATTR => {
                 let flags = with_xflags(self.volume.inode_flags(node.nr())?, word(input, 0)?)?;
                 let project = word(input, FSXATTR_PROJECT)?;
-                self.volume.set_flags_and_project(node.nr(), flags, project, caller)?;
+                self.volume.set_flags_and_project(node.nr(), flags, project, &caller())?;
                 Vec::new()
             }
-            FITRIM => self.trim(caller, input)?,
+            FITRIM => self.trim(&caller(), input)?,
             FS_IOC_GETFSLABEL => self.label(),
-            FS_IOC_SETFSLABEL => self.set_label(caller, input)?,
-            SHUTDOWN => self.shut_down(caller, Shutdown::Flush)?,
+            FS_IOC_SETFSLABEL => self.set_label(&caller(), input)?,
+            SHUTDOWN => self.shut_down(&caller(), Shutdown::Flush)?,
             SHUTDOWN_BY => match word(input, 0)? {
-                0 => self.shut_down(caller, Shutdown::Flush)?,
-                1 => self.shut_down(caller, Shutdown::FlushLog)?,
-                2 => self.shut_down(caller, Shutdown::Cut)?,
+                0 => self.shut_down(&caller(), Shutdown::Flush)?,
+                1 => self.shut_down(&caller(), Shutdown::FlushLog)?,
+                2 => self.shut_down(&caller(), Shutdown::Cut)?,
                 _ => return Err(Errno::INVAL.into()),
             },
             _ => return Err(Errno::NOTTY.into()),
@@ -98,7 +102,7 @@ impl Adapter {
     }
 
     fn set_label(&self, caller: &Caller<'_>, input: &[u8]) -> Answer<Vec<u8>> {
-        only_root(caller)?;
+        only_admin(caller)?;
         if self.behaviour.read_only {
             return Err(Errno::ROFS.into());
         }
@@ -108,18 +112,18 @@ impl Adapter {
     }
 
     fn shut_down(&self, caller: &Caller<'_>, how: Shutdown) -> Answer<Vec<u8>> {
-        only_root(caller)?;
+        only_admin(caller)?;
         self.volume.shut_down(how)?;
         Ok(Vec::new())
     }
 
     /// `struct fstrim_range`: start, length, smallest run; the length in the answer is the number of bytes
-    /// discarded. For root and the server's user only: it keeps the device busy for everybody.
+    /// discarded. For administrators and the server's user only: it keeps the device busy for everybody.
     fn trim(&self, caller: &Caller<'_>, input: &[u8]) -> Answer<Vec<u8>> {
         let field =
             |at| -> Answer<u64> { Ok(u64::from(word(input, at)?) | u64::from(word(input, at + 4)?) << 32) };
-        if caller.uid != 0 && caller.uid != geteuid().as_raw() {
-            return Err(Errno::PERM.into());
+        if caller.uid == 0 || caller.uid != geteuid().as_raw() {
+            only_admin(caller)?;
         }
         if self.behaviour.read_only {
             return Err(Errno::ROFS.into());
@@ -130,8 +134,8 @@ impl Adapter {
     }
 }
 
-fn only_root(caller: &Caller<'_>) -> Answer {
-    if caller.uid == 0 { Ok(()) } else { Err(Errno::PERM.into()) }
+fn only_admin(caller: &Caller<'_>) -> Answer {
+    if caller.may(Capabilities::SYS_ADMIN) { Ok(()) } else { Err(Errno::PERM.into()) }
 }
 
 fn word(input: &[u8], at: usize) -> Answer<u32> {
@@ -150,18 +154,22 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn the_volume_as_a_whole_is_for_root() {
+    fn regression_the_volume_as_a_whole_is_for_administrators_not_for_every_user_0() {
         let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
         let (format, open) = (FormatOptions::default(), OpenOptions::default());
         let volume = Volume::format(device, &format, Overwrite::Refuse, open).unwrap();
         let adapter = Adapter::new(volume, Behaviour::default(), Arc::default()).unwrap();
-        let ask = |caller: &Caller<'_>, command, input: &[u8]| {
-            adapter.control(caller, NodeId::ROOT, command, input, 0).map(drop)
+        let ask = |caller: &Caller<'static>, command, input: &[u8]| {
+            adapter.control(|| *caller, NodeId::ROOT, command, input, 0).map(drop)
         };
-        let commands = [(SHUTDOWN, &[][..]), (SHUTDOWN_BY, &[0; 4]), (FS_IOC_SETFSLABEL, &[0; 256])];
+        let of_container = Caller { capabilities: !Capabilities::SYS_ADMIN, ..Caller::ROOT };
+        let commands =
+            [(SHUTDOWN, &[][..]), (SHUTDOWN_BY, &[0; 4]), (FS_IOC_SETFSLABEL, &[0; 256]), (FITRIM, &[0; 24])];
         for (command, input) in commands {
-            let refused = ask(&Caller::user(1000, 0, &[]), command, input);
-            assert_eq!(refused, Err(Errno::PERM.into()), "{command:#x}");
+            for caller in [Caller { uid: 1_000_000, ..of_container }, of_container] {
+                let refused = ask(&caller, command, input);
+                assert_eq!(refused, Err(Errno::PERM.into()), "{command:#x} {caller:?}");
+            }
         }
         assert!(!adapter.volume.is_shut_down());
         assert_eq!(ask(&Caller::ROOT, SHUTDOWN_BY, &[3, 0, 0, 0]), Err(Errno::INVAL.into()));

@@ -54,6 +54,8 @@ pub(crate) struct Request<'a> {
     pub(crate) node: NodeId,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    /// The caller's process, or thread; 0 if the server can't see it.
+    pub(crate) process: u32,
     pub(crate) body: Body<'a>,
 }
 
@@ -304,7 +306,8 @@ impl<'a> Request<'a> {
             return Err(Errno::INVAL.into());
         }
         let body = Body::parse(header.opcode.get(), Fields(rest), has_xattr_flags)?;
-        Ok(Self { node: NodeId(header.nodeid.get()), uid: header.uid.get(), gid: header.gid.get(), body })
+        let (uid, gid, process) = (header.uid.get(), header.gid.get(), header.pid.get());
+        Ok(Self { node: NodeId(header.nodeid.get()), uid, gid, process, body })
     }
 }
 

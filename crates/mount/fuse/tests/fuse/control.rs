@@ -5,13 +5,16 @@ use hectare_fuse::shut_down;
 use hectare_oracle::tool::run;
 use hectare_oracle::{assert_clean, skip_part};
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::fs;
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::thread;
 
 const EXT4_IOC_SHUTDOWN: u32 = 0x8004_587d;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
+const FITRIM: u32 = 0xc018_5879;
 
 /// A command with an argument of up to 256 bytes; returns the argument afterwards.
 #[allow(unsafe_code)]
@@ -84,4 +87,30 @@ fn a_volume_that_is_shut_down_fails_and_recovers() {
         mount.detach();
         assert_clean(&mount.image).unwrap();
     }
+}
+
+/// Being user 0 was enough: root of a container shut the volume of its host down.
+#[test]
+fn regression_root_without_capabilities_is_refused() {
+    const NAME: &str = "control::regression_root_without_capabilities_is_refused";
+    let mount = mounted!(NAME, 64 * MIB, "allow_other");
+    let tried = thread::scope(|scope| {
+        // Capabilities are a thread's.
+        let without = || {
+            let none = CapabilitySet::empty();
+            let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+            set_capabilities(None, sets).unwrap();
+            [FS_IOC_SETFSLABEL, EXT4_IOC_SHUTDOWN, FITRIM].map(|command| control(&mount, command, [0; 256]))
+        };
+        scope.spawn(without).join().unwrap()
+    });
+    assert_eq!(tried.map(|result| result.err()), [Some(Errno::PERM); 3]);
+    control(&mount, FS_IOC_SETFSLABEL, padded(b"mine")).unwrap();
+    // Nor is one that has them all, in a user namespace of its own.
+    fs::write(mount.path("f"), "").unwrap();
+    let mut unshare = needed!(NAME, "unshare");
+    let in_own_users = run(unshare.args(["--user", "--map-root-user", "chattr", "+i"]).arg(mount.path("f")));
+    assert!(in_own_users.stderr.contains("not permitted"), "{}", in_own_users.report());
+    fs::remove_file(mount.path("f")).unwrap();
+    mount.judge(NAME);
 }

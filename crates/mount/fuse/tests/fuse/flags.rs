@@ -6,6 +6,7 @@ use hectare_oracle::tool::run;
 use hectare_oracle::{KernelMount, skip, skip_part, tool, until};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -173,9 +174,19 @@ fn flags_that_only_mark_are_kept_and_inherited() {
     const NAME: &str = "flags::flags_that_only_mark_are_kept_and_inherited";
     drop(needed!(NAME, "chattr"));
     let mount = mounted!(NAME, 64 * MIB, "strictatime");
-    for (name, flags) in [("A", "+A"), ("d", "+d"), ("S", "+S"), ("s", "+s"), ("u", "+u"), ("j", "+j")] {
+    for (name, flags) in [("A", "+A"), ("d", "+d"), ("S", "+S"), ("s", "+s"), ("u", "+u")] {
         fs::write(mount.path(name), "text").unwrap();
         chattr(&mount, &[flags, name]);
+    }
+    fs::write(mount.path("j"), "text").unwrap();
+    if capabilities(None).unwrap().effective.contains(CapabilitySet::SYS_RESOURCE) {
+        chattr(&mount, &["+j", "j"]);
+    } else {
+        let mut chattr = tool("chattr").expect("it was there a moment ago");
+        assert!(
+            !run(chattr.args(["+j", "j"]).current_dir(&mount.dir)).succeeded(),
+            "as on the kernel's ext4"
+        );
     }
     fs::create_dir(mount.path("top")).unwrap();
     chattr(&mount, &["+TdAD", "top"]);
