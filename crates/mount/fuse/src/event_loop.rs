@@ -20,8 +20,9 @@ use crate::protocol::NodeId;
 use crate::protocol::init::{Features, NoSession, Offer, Wanted};
 use crate::protocol::reply::{Reply, Stale, drop_content};
 use crate::protocol::request::{self, Request, Wait};
+use crate::thread_load::{Load, Member};
 use hectare_units::usize_of;
-use log::{debug, error};
+use log::{debug, error, warn};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::io;
@@ -33,6 +34,8 @@ use std::thread;
 
 /// The device of all connections.
 pub(crate) const DEVICE: &str = "/dev/fuse";
+/// The most threads that are added while others are held up.
+const THREADS_MORE: usize = 64;
 /// Bytes of a request besides its data: the kernel wants room for its headers.
 const REQUEST_HEAD: u32 = 4096;
 /// The longest value of an attribute (`XATTR_SIZE_MAX`), which comes in one request however short writes are.
@@ -133,8 +136,8 @@ pub(crate) fn greet<S: Server>(server: S, pace: Arc<Pace>, connection: &OwnedFd)
     session.map_err(io::Error::other)
 }
 
-/// Serves a connection with N threads until the kernel hangs up. With `clones`, each thread gets a descriptor
-/// of its own.
+/// Serves a connection with N threads until the kernel hangs up, and with more while these are held up. With
+/// `clones`, each thread gets a descriptor of its own.
 ///
 /// # Errors
 /// If the connection breaks, or answering panicked; returned when all threads have ended.
@@ -143,18 +146,20 @@ pub(crate) fn run<S: Server>(
     connection: OwnedFd,
     (threads, clones): (usize, bool),
 ) -> io::Result<()> {
-    let mut channels = Vec::with_capacity(threads);
-    for _ in 1..threads {
-        channels.push(if clones { clone(&connection)? } else { connection.try_clone()? });
-    }
-    channels.push(connection);
-    let session = Arc::new(session);
-    let mut workers = Vec::with_capacity(threads);
-    for (number, channel) in channels.into_iter().enumerate() {
-        let session = Arc::clone(&session);
-        let work = move || serve(&session, &channel);
-        workers.push(thread::Builder::new().name(format!("hectare-fuse-{number}")).spawn(work)?);
-    }
+    let (session, load) = (Arc::new(session), Load::new());
+    let start = |number: usize| {
+        let channel = if clones { clone(&connection)? } else { connection.try_clone()? };
+        let (session, member) = (Arc::clone(&session), load.join());
+        let work = move || serve(&session, &channel, &member, number >= threads);
+        thread::Builder::new().name(format!("hectare-fuse-{number}")).spawn(work)
+    };
+    let workers = (0..threads).map(&start).collect::<io::Result<Vec<_>>>()?;
+    let mut numbers = threads..;
+    load.watch(threads.saturating_add(THREADS_MORE), || {
+        if let Some(Err(error)) = numbers.next().map(&start) {
+            warn!(error:%; "all threads are held up, and there is no other");
+        }
+    });
     let ended = workers.into_iter().map(|worker| {
         worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread that served it has panicked")))
     });
@@ -167,16 +172,26 @@ pub(crate) fn run<S: Server>(
     ended.into_iter().collect()
 }
 
-/// Serves a channel until the kernel hangs up.
-fn serve<S: Server>(session: &Arc<Session<S>>, channel: &OwnedFd) -> io::Result<()> {
+/// Serves a channel until the kernel hangs up, or for as long as it is needed.
+fn serve<S: Server>(
+    session: &Arc<Session<S>>,
+    channel: &OwnedFd,
+    member: &Member,
+    is_added: bool,
+) -> io::Result<()> {
     let data = session.transfer_max.max(ATTRIBUTE_MAX);
     let mut buffer = vec![0; usize_of(data.saturating_add(REQUEST_HEAD))];
     let mut reply = Reply::default();
     while let Some(len) = next(channel, &mut buffer)? {
         let message = &buffer[..len];
+        let busy = member.begin();
         match session.waits_for(message) {
             Some(node) => answer_after_writing_back(session, channel, message, node),
             None => answer(session, channel, message, &mut reply),
+        }
+        drop(busy);
+        if is_added && member.is_spare() {
+            break;
         }
     }
     Ok(())
@@ -305,7 +320,11 @@ fn clone(connection: &OwnedFd) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use crate::protocol::request::Body;
+    use parking_lot::Mutex;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
 
     #[derive(Default)]
     struct Panics(Arc<AtomicUsize>);
@@ -354,6 +373,53 @@ mod tests {
     fn regression_a_request_that_is_taken_back_while_unmounting_is_no_error() {
         let ends = [Errno::NODEV, Errno::CONNABORTED, Errno::IO, Errno::NOENT].map(is_end);
         assert_eq!(ends, [true, true, false, false]);
+    }
+
+    /// Answers `STATFS` when it is told to, everything else at once.
+    struct Slow(Mutex<Receiver<()>>);
+
+    impl Server for Slow {
+        fn greet(&mut self, _: Features) -> Wanted {
+            Wanted { features: Features::empty(), transfer_max: 4096, background_max: 1, time_step: 1 }
+        }
+
+        fn answer(&self, request: &Request<'_>, _: &mut Reply) -> Answer {
+            if matches!(request.body, Body::Statfs) {
+                self.0.lock().recv().expect("the test tells");
+            }
+            Ok(())
+        }
+
+        fn panicked(&self) {}
+    }
+
+    /// As many long copies, syncs or trims as there were threads stopped the whole mount.
+    #[test]
+    fn regression_requests_are_answered_while_all_threads_are_held_up() {
+        const STATFS: u32 = 17;
+        const SYNCFS: u32 = 50;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        sockopt::set_socket_timeout(&ours, sockopt::Timeout::Recv, Some(Duration::from_secs(20))).unwrap();
+        rustix::io::write(&ours, &greeting()).unwrap();
+        let (tell, told) = channel();
+        let session = greet(Slow(Mutex::new(told)), Arc::default(), &theirs).unwrap();
+        let worker = thread::spawn(move || run(session, theirs, (2, false)));
+        let mut answer = [0; 200];
+        rustix::io::read(&ours, &mut answer).unwrap();
+        for (operation, unique) in [(STATFS, 1), (STATFS, 2), (STATFS, 3), (SYNCFS, 4), (SYNCFS, 5)] {
+            let mut message = message(operation, &[]);
+            message[8] = unique;
+            rustix::io::write(&ours, &message).unwrap();
+        }
+        let mut answered = || rustix::io::read(&ours, &mut answer).map(|_| answer[8]);
+        assert_eq!([answered(), answered()], [Ok(4), Ok(5)], "the others wait");
+        (0..3).for_each(|_| tell.send(()).unwrap());
+        let mut last = [answered(), answered(), answered()].map(Result::unwrap);
+        last.sort_unstable();
+        assert_eq!(last, [1, 2, 3]);
+        drop(ours);
+        worker.join().unwrap().unwrap();
     }
 
     #[test]

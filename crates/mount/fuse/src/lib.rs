@@ -45,6 +45,7 @@ mod root;
 mod sandbox;
 mod session;
 mod shutdown;
+mod thread_load;
 mod unmount;
 
 pub use adapter::{Adapter, Behaviour};

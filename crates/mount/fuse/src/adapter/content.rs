@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// The `whence` of `lseek` for data and for holes.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
+/// The most bytes that one request copies: its caller can't be killed before it is answered, and asks for
+/// the rest.
+const COPY_MAX: u64 = 64 << 20;
 /// The unit of a file's block count.
 const SECTOR: u64 = 512;
 
@@ -204,6 +207,7 @@ impl Adapter {
         reply: &mut Reply,
     ) -> Answer<u64> {
         let &Copying { from_at, to, to_at, len, .. } = copy;
+        let len = len.min(COPY_MAX);
         let (source, target) = (self.node(from)?.file()?, self.file_to_change(caller, to, reply)?);
         Ok(if self.is_writeback() {
             source.copy_range_keeping_times(from_at, &target, to_at, len)?

@@ -162,7 +162,7 @@ pub static OPTIONS: [OptionRow; 104] = [
     flag("noquota", "enforce no limits; what is used is counted", |o| o.quota_limits = Some(Vec::new())),
     value("offset", "BYTES", "byte offset of the volume in the image", set_offset),
     value("journal_path", "FILE", "device or file with the volume's external journal", set_journal),
-    value("threads", "N", "number of threads that answer requests", set_threads),
+    value("threads", "N", "threads that answer requests; more while all are held up", set_threads),
     flag("idle_poll", "keep guest CPUs out of halt in bursts (default; root)", |o| o.idle_poll = true),
     flag("noidle_poll", "disable idle_poll", |o| o.idle_poll = false),
     flag("busy_poll", "busy-poll /dev/fuse in bursts without idle_poll (default)", |o| o.busy_poll = true),
