@@ -35,15 +35,27 @@ use hectare_ext4::superblock::{OnError, SuperBlock};
 use hectare_journal::JournalStats;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An ext4 volume in use.
-#[derive(Clone)]
 pub struct Volume {
     opened: Arc<Opened>,
+    /// The number of the last writeback error reported by [`Volume::sync`] of this handle.
+    heard: AtomicU64,
+}
+
+impl Clone for Volume {
+    fn clone(&self) -> Self {
+        Self { opened: Arc::clone(&self.opened), heard: AtomicU64::new(self.heard.load(Ordering::Relaxed)) }
+    }
 }
 
 impl Volume {
+    /// What this handle was told of lost bytes.
+    pub(crate) fn heard(&self) -> &AtomicU64 {
+        &self.heard
+    }
+
     /// Opens the volume on a device.
     ///
     /// # Errors
@@ -51,7 +63,7 @@ impl Volume {
     /// or, unless opened read-only, from being written; [`crate::Error::ReadOnly`] if the device can't be
     /// written.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
-        Ok(Self { opened: open::open(device, options)? })
+        Ok(Self { opened: open::open(device, options)?, heard: AtomicU64::new(0) })
     }
 
     /// Writes everything, flushes, and marks the volume clean. Later changes fail; closing again does

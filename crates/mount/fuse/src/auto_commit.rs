@@ -102,7 +102,7 @@ fn run(volume: &Volume, state: &State) {
         state.is_due.store(false, Ordering::Release);
         if !is_over() {
             // A failure is latched, and reported to the next caller that syncs or changes something.
-            let _ = volume.sync();
+            let _ = volume.settle();
         }
     }
 }

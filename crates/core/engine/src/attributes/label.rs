@@ -18,5 +18,5 @@ pub(crate) fn set_label(core: &Core, label: &[u8]) -> Result<()> {
         }
         core.state.superblock_changed.store(true, Ordering::Release);
     }
-    sync::sync(core)
+    sync::settle(core)
 }

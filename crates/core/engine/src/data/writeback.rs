@@ -28,7 +28,7 @@ pub(crate) fn place_locked(core: &Core, inode: &Arc<CachedInode>) -> Result<()> 
     if let Err(error) = &result {
         log::error!(inode = inode.nr().get(), error:%; "buffered bytes of a file are lost");
         inode.delayed().state().failed.note(error);
-        core.state.delay.failed.lock().get_or_insert_with(|| error.clone());
+        core.state.delay.failed.lock().note(error);
     }
     settle_buffer(core, inode, &buffer);
     result
@@ -95,26 +95,31 @@ pub(crate) fn flush_delayed(core: &Core, inode: &Arc<CachedInode>, heard: &Atomi
     inode.delayed().tell(heard).map_or(Ok(()), Err)
 }
 
-/// Places the buffered bytes of all files: the first step of a sync of the volume. Called with nothing
-/// locked.
-///
-/// # Errors
-/// The first write that failed, now or since the last call. It is reported to the open files, too.
-pub(crate) fn place_all(core: &Core) -> Result<()> {
-    let mut result = Ok(());
+/// Places the buffered bytes of all files: the first step of a sync of the volume. An error is recorded.
+/// Called with nothing locked.
+pub(crate) fn place_all(core: &Core) {
     for inode in core.state.delay.all_files() {
-        let placed = place_waiting(core, &inode);
-        result = result.and(placed);
+        let _ = place_waiting(core, &inode);
     }
-    let earlier = core.state.delay.failed.lock().take();
-    earlier.map_or(result, Err)
+}
+
+/// Returns the first write of buffered bytes that failed since the caller that keeps `heard` was told last.
+/// It is reported to the open files, too.
+pub(crate) fn check_placed(core: &Core, heard: &AtomicU64) -> Result<()> {
+    core.state.delay.failed.lock().tell(heard).map_or(Ok(()), Err)
+}
+
+/// The same for a caller that asks once: errors that nobody was told of.
+pub(crate) fn check_untold(core: &Core) -> Result<()> {
+    let heard = AtomicU64::new(core.state.delay.failed.lock().heard());
+    check_placed(core, &heard)
 }
 
 /// Places the buffered bytes of all files, and ends buffering. Files without a name lose theirs: they are
 /// about to be freed.
 ///
 /// # Errors
-/// As [`place_all`].
+/// The first write that failed, now or earlier, and that nobody was told of.
 pub(crate) fn end_delay(core: &Core) -> Result<()> {
     core.state.delay.closing.store(true, Ordering::SeqCst);
     for inode in core.state.delay.all_files() {
@@ -123,7 +128,8 @@ pub(crate) fn end_delay(core: &Core) -> Result<()> {
             drop_delayed(core, &inode);
         }
     }
-    place_all(core)
+    place_all(core);
+    check_untold(core)
 }
 
 /// Places small appends that have been buffered for at least `age`. The volume's thread calls it

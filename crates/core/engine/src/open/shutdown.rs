@@ -9,7 +9,7 @@
 //! Hazards: a running operation may still write file data, like one interrupted by a power cut. The MMP block
 //! is released when the volume is closed: it is about the user of the volume, not about its content.
 
-use crate::data::sync;
+use crate::data::{sync, writeback};
 use crate::error::Result;
 use crate::state::Core;
 use log::warn;
@@ -33,7 +33,7 @@ pub(crate) fn shut_down(core: &Core, how: Shutdown) -> Result<()> {
         return Ok(());
     }
     let flushed = match how {
-        Shutdown::Flush => sync::sync(core),
+        Shutdown::Flush => sync::settle(core).and_then(|()| writeback::check_untold(core)),
         Shutdown::FlushLog if !core.state.read_only => core.commit(),
         Shutdown::FlushLog | Shutdown::Cut => Ok(()),
     };

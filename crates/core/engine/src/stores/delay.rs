@@ -2,8 +2,8 @@
 //!
 //! Invariant: a file with buffered bytes is on the list. Once the volume closes, no file gets on it.
 
-use crate::error::Error;
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::wb_error::Untold;
 use hectare_units::{Clusters, InodeNr, usize_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -30,8 +30,8 @@ pub(crate) struct Delay {
     pub(crate) relieving: Mutex<()>,
     /// No more bytes are buffered.
     pub(crate) closing: AtomicBool,
-    /// The first writeback error since the volume was synced last.
-    pub(crate) failed: Mutex<Option<Error>>,
+    /// The writeback error of any file, and who was told.
+    pub(crate) failed: Mutex<Untold>,
 }
 
 impl Delay {

@@ -102,9 +102,19 @@ impl Volume {
     ///
     /// # Errors
     /// The first write that failed, now, or earlier where buffered bytes of a file were lost since the volume
-    /// was last synced by any caller; open files report that, too.
+    /// was last synced by this handle; open files, and other handles of the volume, report that, too.
     pub fn sync(&self) -> Result<()> {
-        sync::sync(self.core())
+        sync::settle(self.core())?;
+        writeback::check_placed(self.core(), self.heard())
+    }
+
+    /// Writes everything as [`Self::sync`] does, for a caller that reports to nobody: buffered bytes that
+    /// are lost, now or earlier, remain to be reported to those who sync.
+    ///
+    /// # Errors
+    /// The first other write that failed.
+    pub fn settle(&self) -> Result<()> {
+        sync::settle(self.core())
     }
 
     /// Makes an inode durable: its changes, those of the names that lead to it where they were changed with

@@ -478,6 +478,30 @@ fn what_a_device_refuses_is_told_once_by_the_next_sync_or_close() {
     assert_clean_bytes(&memory.to_vec());
 }
 
+/// Who committed for no caller was told in place of the next one that asked.
+#[test]
+fn regression_every_handle_of_a_volume_hears_of_lost_bytes_and_who_settles_of_none() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024"], "16M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("delayed::regression_every_handle_of_a_volume", reason),
+    };
+    let device = Arc::new(FaultDevice::new(MemoryDevice::from_bytes(&bytes)));
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
+    let other = volume.clone();
+    let file = volume.create_file("file", Creation::default()).unwrap();
+    volume.sync().unwrap();
+    append(&file, 6, 3000, 300);
+    device.add(Rule::new(Outcome::NO_SPACE).on(&[Operation::Write]).times(1));
+    volume.settle().unwrap();
+    volume.set_label(b"label").unwrap();
+    for handle in [&volume, &other] {
+        assert!(matches!(handle.sync(), Err(Error::Device(error)) if error.is_no_space()));
+        handle.sync().unwrap();
+    }
+    drop(file);
+    volume.close().unwrap();
+}
+
 /// Logs grow while others sync, stat and read them: a size never shrinks, and every byte is right.
 #[test]
 fn logs_are_read_while_they_grow() {

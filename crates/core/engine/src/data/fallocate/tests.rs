@@ -71,7 +71,7 @@ fn steps(mode: FallocateMode, at: usize, len: usize) -> Option<Vec<Vec<Option<us
     let hook = {
         let seen = std::rc::Rc::clone(&seen);
         move |core: &Core| {
-            sync::sync(core).unwrap();
+            sync::settle(core).unwrap();
             let bytes = closed(device.to_vec());
             std::fs::write(&image, &bytes).unwrap();
             hectare_oracle::assert_clean_but_wide(&image, |inode| inode == nr).unwrap();
