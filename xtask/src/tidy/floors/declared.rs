@@ -150,7 +150,16 @@ pub(super) const FLOORS: &[(&str, Floors)] = &[
     (
         "fuse",
         &[
-            &["adaptive_polling", "ending", "errno", "fd_passing", "loops", "root", "shutdown", "thread_load"],
+            &[
+                "adaptive_polling",
+                "ending",
+                "errno",
+                "fd_passing",
+                "loops",
+                "root",
+                "shutdown",
+                "thread_load",
+            ],
             &["mountinfo", "options", "protocol", "request_stats"],
             &["auto_commit", "event_loop", "node_table", "remount"],
             &["attr", "mount", "sandbox"],
