@@ -71,10 +71,7 @@ pub(crate) struct State {
     pub(crate) prealloc: Preallocation,
     pub(crate) options: OpenOptions,
     pub(crate) data_mode: DataMode,
-    /// Whether the volume was opened for reading only.
     pub(crate) read_only: bool,
-    /// Whether it takes no changes for now ([`crate::open::mount_state::set_read_only`]).
-    pub(crate) rests: AtomicBool,
     pub(crate) kbytes_written: AtomicU64,
     pub(crate) discards: Discards,
     /// The journal in use; only if the volume has one and is open for writing.
@@ -116,11 +113,6 @@ pub(crate) struct Core {
 }
 
 impl State {
-    /// Whether the volume takes no changes: for good, or for now.
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only || self.rests.load(Ordering::Acquire)
-    }
-
     /// Whether content and attributes of an inode with these flags are to be durable after every change.
     pub(crate) fn syncs_changes(&self, flags: InodeFlags) -> bool {
         self.options.synchronous == Synchronous::All || flags.contains(InodeFlags::SYNC)

@@ -134,22 +134,10 @@ impl Volume {
         self.core().state.options.policy
     }
 
-    /// Whether the volume takes no changes: it is open for reading only, or was [set](Self::set_read_only)
-    /// so.
+    /// Whether the volume is open for reading only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.core().state.is_read_only()
-    }
-
-    /// Has the volume refuse all changes ([`crate::Error::ReadOnly`]) from now on, or accept them again.
-    /// First everything is written to its final place, and from then on nothing changes on the device; the
-    /// volume stays marked as in use there. Closing it accepts a last change. No effect on a volume that was
-    /// opened for reading only.
-    ///
-    /// # Errors
-    /// The first write that failed.
-    pub fn set_read_only(&self, read_only: bool) -> Result<()> {
-        mount_state::set_read_only(self.core(), read_only)
+        self.core().state.read_only
     }
 
     /// The device under the volume.

@@ -309,37 +309,6 @@ fn hectare_sync_makes_everything_durable() {
     }
 }
 
-/// The server was not told: reading set access times, and files were defragmented, in an image that was
-/// being copied.
-#[test]
-fn regression_a_mount_that_is_remounted_read_only_leaves_the_image_alone() {
-    let bench = bench!("mount::regression_a_mount_that_is_remounted_read_only_leaves_the_image_alone");
-    let dir = bench.dir.to_str().unwrap();
-    for option in ["fuseblk", "nofuseblk"] {
-        let options = format!("{option},strictatime,commit=300");
-        hectare(&[&["mount"][..], &bench.words(&["-o", &options])].concat()).ok();
-        until(|| hectare(&["stats", dir]).code == Some(0));
-        let file = bench.dir.join("f");
-        fs::write(&file, vec![1; 100_000]).unwrap();
-        hectare(&["mount", "-o", "remount,ro", dir]).ok();
-        let before = fs::read(&bench.image).unwrap();
-        assert_eq!(fs::read(&file).unwrap().len(), 100_000);
-        assert!(fs::read_dir(&bench.dir).unwrap().count() > 0);
-        let moved = hectare(&["defrag", file.to_str().unwrap()]);
-        assert!(!moved.text().contains("moved"), "{}", moved.text());
-        fs::File::open(&file).unwrap().sync_all().unwrap();
-        hectare(&["sync", dir]).ok();
-        assert!(fs::read(&bench.image).unwrap() == before, "{option}");
-        // Writable again without a word to the server.
-        rustix::mount::mount_remount(&bench.dir, rustix::mount::MountFlags::empty(), c"").unwrap();
-        fs::write(bench.dir.join("again"), "text").unwrap();
-        bench.umount();
-        assert_clean(&bench.image).unwrap();
-        let found = hectare(&["cat", &format!("{}:/again", bench.image.display())]).ok();
-        assert_eq!(found.text(), "text");
-    }
-}
-
 #[test]
 fn a_mount_changes_while_it_is_there() {
     let bench = bench!("mount::a_mount_changes_while_it_is_there");

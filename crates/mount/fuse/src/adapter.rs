@@ -246,15 +246,6 @@ fn caller(request: &Request<'_>) -> Caller<'static> {
     Caller { uid: request.uid, gid: request.gid, groups: &[], capabilities: Capabilities::empty() }
 }
 
-/// Whether the kernel sends a request only while the mount is writable; so if the volume is not, the mount
-/// has become writable without word to the server. The kernel does not know what most `ioctl`s do.
-fn is_of_writable_mount(body: &Body<'_>) -> bool {
-    match body {
-        Body::Ioctl { command, .. } => ioctl::changes_attributes(*command),
-        body => body.changes(),
-    }
-}
-
 /// Whether limits apply: not to writes that the kernel has buffered, and reported as done.
 fn is_limited(request: &Request<'_>) -> bool {
     !matches!(request.body, Body::Write { from_cache: true, .. })
@@ -358,9 +349,6 @@ impl Server for Adapter {
         let gives_back = matches!(operation, Operation::Forget | Operation::Release);
         if self.volume.is_shut_down() && !gives_back {
             return Err(Errno::IO.into());
-        }
-        if self.volume.is_read_only() && !self.behaviour.read_only && is_of_writable_mount(&request.body) {
-            self.volume.set_read_only(false)?;
         }
         let answer = self.operations.timed(operation, || self.ask_within_limits(request, reply));
         self.guard(request.node, reply);

@@ -53,7 +53,7 @@ impl Settler {
         }
         if matches!(request, Body::Syncfs) {
             self.end();
-        } else if request.changes() {
+        } else if changes(request) {
             state.changes.fetch_add(1, Ordering::Relaxed);
             if !state.is_due.load(Ordering::Acquire) && !state.is_due.swap(true, Ordering::AcqRel) {
                 self.thread.unpark();
@@ -103,6 +103,48 @@ fn run(volume: &Volume, state: &State) {
         if !is_over() {
             // A failure is latched, and reported to the next caller that syncs or changes something.
             let _ = volume.settle();
+        }
+    }
+}
+
+/// Whether a request changes something that a commit would make durable.
+fn changes(request: &Body<'_>) -> bool {
+    if let Body::Open(opening) = request {
+        return opening.truncates();
+    }
+    matches!(
+        request,
+        Body::Setattr(_)
+            | Body::Symlink { .. }
+            | Body::Mknod { .. }
+            | Body::Mkdir { .. }
+            | Body::Unlink { .. }
+            | Body::Rmdir { .. }
+            | Body::Rename { .. }
+            | Body::Link { .. }
+            | Body::Create { .. }
+            | Body::Tmpfile { .. }
+            | Body::Write { .. }
+            | Body::Setxattr { .. }
+            | Body::Removexattr { .. }
+            | Body::Ioctl { .. }
+            | Body::Fallocate { .. }
+            | Body::CopyFileRange(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::request::Opening;
+    use rustix::fs::OFlags;
+
+    /// With the kernel's writeback cache, opening truncates: it waited for the volume's own interval.
+    #[test]
+    fn regression_truncation_by_opening_is_a_change() {
+        for (flags, expected) in [(OFlags::TRUNC, true), (OFlags::RDWR, false)] {
+            let opening = Opening { flags: flags.bits(), kills_privileges: false };
+            assert_eq!(changes(&Body::Open(opening)), expected, "{flags:?}");
         }
     }
 }

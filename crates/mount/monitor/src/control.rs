@@ -10,12 +10,11 @@
 //! A client sends a request in one line and shuts down its side: an empty request returns the [`Report`] as
 //! JSON; `explain` returns the record of the last allocation requests, or `null`; `sync` makes everything
 //! durable that has reached the server; `remount LIST` checks whether the options can be changed while
-//! mounted, `remounted ro` and `remounted rw` report that the kernel has changed it; `tune NAME=VALUE ...`
-//! sets these tunables, all or none. An empty answer means success, a text is the reason why not. `gather
-//! INODE` moves the blocks of a file or directory together, `places INODE` only looks; both return a
-//! [`GatherReport`] as JSON. `free GROUP`, `extents INODE` and `move ...` are the steps of making free space
-//! whole ([`crate::moves`]). One client at a time is sent metrics, for [`PATIENCE`] at most; a request that
-//! may take longer has a thread of its own.
+//! mounted; `tune NAME=VALUE ...` sets these tunables, all or none. An empty answer means success, a text is
+//! the reason why not. `gather INODE` moves the blocks of a file or directory together, `places INODE` only
+//! looks; both return a [`GatherReport`] as JSON. `free GROUP`, `extents INODE` and `move ...` are the steps
+//! of making free space whole ([`crate::moves`]). One client at a time is sent metrics, for [`PATIENCE`] at
+//! most; a request that may take longer has a thread of its own.
 
 use crate::deadline::{connected, read_within};
 use crate::moves::{Free, GatherReport, Moved, Refusable};
@@ -61,7 +60,6 @@ const QUIET_PATIENCE: Duration = Duration::from_secs(10);
 const EXPLAIN: &str = "explain";
 const SYNC: &str = "sync";
 const REMOUNT: &str = "remount ";
-const REMOUNTED: &str = "remounted ";
 const TUNE: &str = "tune ";
 
 /// Why a mount did not report its metrics.
@@ -224,15 +222,6 @@ impl Shared {
             let set = self.watched.volume.set_tunables(given.split(' '));
             return set.inspect(|()| info!(given; "tunables are set")).map_err(|error| error.to_string());
         }
-        if let Some(how) = request.strip_prefix(REMOUNTED) {
-            let read_only = match how {
-                "ro" => true,
-                "rw" => false,
-                _ => return Err(format!("remounted {how}: it is ro or rw")),
-            };
-            info!(read_only; "remounted");
-            return self.watched.volume.set_read_only(read_only).map_err(|error| error.to_string());
-        }
         let list = request.strip_prefix(REMOUNT).ok_or("the server does not know that request")?;
         self.watched.options.check_remount(list).map_err(|error| error.to_string())
     }
@@ -367,15 +356,6 @@ fn reported<T: Refusable + DeserializeOwned>(
 /// If the server does not answer, or an option can't be changed: the reason.
 pub fn may_remount(mount: &MountedImage, list: &str) -> Result<(), AskError> {
     have_done(mount, &format!("{REMOUNT}{list}"))
-}
-
-/// Reports to the server of a mount that the kernel has made it read-only, or writable again. Once it has
-/// been told of the first, nothing changes in the image.
-///
-/// # Errors
-/// If the server does not answer, or a write fails.
-pub fn remounted(mount: &MountedImage, read_only: bool) -> Result<(), AskError> {
-    have_done(mount, &format!("{REMOUNTED}{}", if read_only { "ro" } else { "rw" }))
 }
 
 fn have_done(mount: &MountedImage, request: &str) -> Result<(), AskError> {

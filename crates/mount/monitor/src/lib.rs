@@ -28,8 +28,7 @@ mod survey;
 mod watched;
 
 pub use control::{
-    AskError, ask, explanation, extents, free_runs, gather, may_remount, move_extent, own_folder, remounted,
-    sync, tune,
+    AskError, ask, explanation, extents, free_runs, gather, may_remount, move_extent, own_folder, sync, tune,
 };
 pub use http::{BindError, bind};
 pub use monitor::Monitor;

@@ -7,7 +7,7 @@ use hectare_units::InodeNr;
 
 /// Writes everything changed so far and flushes the device. Buffered bytes that are lost are recorded.
 pub(crate) fn settle(core: &Core) -> Result<()> {
-    if core.state.is_read_only() {
+    if core.state.read_only {
         return Ok(());
     }
     writeback::place_all(core);

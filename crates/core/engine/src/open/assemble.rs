@@ -64,7 +64,6 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
         dir_format: DirFormat::of(&sb)?,
         live_sb: Mutex::new((*sb).clone()),
         read_only: options.read_only,
-        rests: AtomicBool::new(false),
         kbytes_written: AtomicU64::new(0),
         discards: Discards::default(),
         log,

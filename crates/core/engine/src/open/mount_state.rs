@@ -26,34 +26,9 @@ pub(crate) fn close(core: &Core) -> Result<()> {
     if core.state.shut_down.load(Ordering::Acquire) {
         return finish(core);
     }
-    // The mark on the device is a last change.
-    set_read_only(core, false)?;
     let placed = if core.state.read_only { Ok(()) } else { writeback::end_delay(core) };
     remove::free_nameless(core)?;
     finish(core)?;
-    placed
-}
-
-/// Has the volume take no changes from now on, or take them again. Before it takes none, everything is
-/// written to its final place: from then on nothing changes on the device, where the volume stays marked as
-/// in use.
-pub(crate) fn set_read_only(core: &Core, read_only: bool) -> Result<()> {
-    let state = &*core.state;
-    if state.is_read_only() == read_only {
-        return Ok(());
-    }
-    if !read_only {
-        state.rests.store(false, Ordering::Release);
-        return Ok(());
-    }
-    writeback::place_all(core);
-    let placed = quota::place_waiting(core).and_then(|()| writeback::check_untold(core));
-    state.rests.store(true, Ordering::Release);
-    core.sync_all()?;
-    if let Some(log) = &state.log {
-        log.checkpoint_all()?;
-    }
-    state.device.flush()?;
     placed
 }
 

@@ -55,7 +55,7 @@ impl Core {
     /// Like [`crate::Volume::sync_inode`], for an inode in memory. With `data_only`, the times of overwrites
     /// may be left out.
     pub(crate) fn sync_cached(&self, inode: &Arc<CachedInode>, data_only: bool) -> Result<()> {
-        if self.state.is_read_only() {
+        if self.state.read_only {
             return Ok(());
         }
         self.check_takes_changes()?;

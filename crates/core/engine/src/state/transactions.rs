@@ -40,7 +40,7 @@ impl Core {
     /// Returns an error if the volume is open for reading only, closed, or has failed. File data goes to the
     /// device without a transaction, so writers of it call this first.
     pub(crate) fn check_takes_changes(&self) -> Result<()> {
-        if self.state.is_read_only() {
+        if self.state.read_only {
             return Err(Error::ReadOnly);
         }
         if self.state.closed.load(Ordering::Acquire) {

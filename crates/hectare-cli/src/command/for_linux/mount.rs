@@ -28,7 +28,7 @@ use hectare_fuse::{
     Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, REMOUNT, confine, is_root,
     metrics_address, mounted_image, mounted_on, serve,
 };
-use hectare_monitor::{AskError, Monitor, ServerReport, Watched, bind, may_remount, own_folder, remounted};
+use hectare_monitor::{Monitor, ServerReport, Watched, bind, may_remount, own_folder};
 use hectare_nbd::NbdDevice;
 use hectare_units::Bytes;
 use log::LevelFilter;
@@ -226,13 +226,8 @@ fn remount(arguments: &Arguments) -> Outcome {
     let mounted = mounted_image(dir).map_err(|error| fail(&error))?;
     may_remount(&mounted, &list).map_err(|error| fail(&shown(error.to_string().as_bytes())))?;
     hectare_fuse::remount(&mounted, &list, arguments.by_mount_fuse).map_err(|error| fail(&error))?;
-    let told = |error: AskError| fail(&shown(error.to_string().as_bytes()));
-    hectare_monitor::sync(dir).map_err(told)?;
     // A mount that takes no more changes is not expected to write anything later.
-    match list.rsplit(',').find(|option| matches!(*option, "ro" | "rw")) {
-        Some(option) => remounted(&mounted, option == "ro").map_err(told),
-        None => Ok(()),
-    }
+    hectare_monitor::sync(dir).map_err(|error| fail(&shown(error.to_string().as_bytes())))
 }
 
 /// Mounts and unmounts on behalf of a server.

@@ -312,30 +312,6 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Whether this changes something that a commit would make durable.
-    pub(crate) fn changes(&self) -> bool {
-        match self {
-            Self::Open(opening) => opening.truncates(),
-            Self::Setattr(_)
-            | Self::Symlink { .. }
-            | Self::Mknod { .. }
-            | Self::Mkdir { .. }
-            | Self::Unlink { .. }
-            | Self::Rmdir { .. }
-            | Self::Rename { .. }
-            | Self::Link { .. }
-            | Self::Create { .. }
-            | Self::Tmpfile { .. }
-            | Self::Write { .. }
-            | Self::Setxattr { .. }
-            | Self::Removexattr { .. }
-            | Self::Ioctl { .. }
-            | Self::Fallocate { .. }
-            | Self::CopyFileRange(_) => true,
-            _ => false,
-        }
-    }
-
     fn parse(operation: u32, mut fields: Fields<'a>, has_xattr_flags: bool) -> Answer<Self> {
         Ok(match operation {
             operation::LOOKUP => Self::Lookup { name: fields.name()? },
@@ -546,15 +522,6 @@ mod tests {
         let mut body = vec![0; len];
         body[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         body
-    }
-
-    /// With the kernel's writeback cache, opening truncates: it waited for the volume's own interval.
-    #[test]
-    fn regression_truncation_by_opening_is_a_change() {
-        for (flags, expected) in [(OFlags::TRUNC, true), (OFlags::RDWR, false)] {
-            let opening = Opening { flags: flags.bits(), kills_privileges: false };
-            assert_eq!(Body::Open(opening).changes(), expected, "{flags:?}");
-        }
     }
 
     #[test]

@@ -2,11 +2,9 @@
 //! that no kernel would send.
 
 use hectare_device::{FaultDevice, MemoryDevice, Operation, Outcome, Rule};
-use hectare_engine::{
-    Caller, Changes, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Timestamp, Volume,
-};
+use hectare_engine::{Caller, Changes, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Volume};
 use hectare_fuse::client::Client;
-use hectare_fuse::{Adapter, Atime, Behaviour};
+use hectare_fuse::{Adapter, Behaviour};
 use hectare_mkfs::FormatOptions;
 use hectare_units::{Bytes, InodeNr};
 use std::sync::Arc;
@@ -45,7 +43,6 @@ const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
 const EFBIG: i32 = 27;
-const EROFS: i32 = 30;
 const ENOSPC: i32 = 28;
 const ENOSYS: i32 = 38;
 const ESTALE: i32 = 116;
@@ -220,30 +217,6 @@ fn regression_every_handle_hears_of_a_lost_write_once() {
     }
     release(&mut client, node, first);
     assert_eq!(sync(&mut client, second), Ok(()));
-}
-
-/// The server of a mount that was remounted read-only went on to change the volume.
-#[test]
-fn regression_a_volume_that_takes_no_changes_is_changed_by_no_reading() {
-    let volume = volume();
-    let wanted = Behaviour { atime: Atime::Always, ..behaviour() };
-    let mut client = Client::start(Adapter::new(volume.clone(), wanted, Arc::default()).unwrap());
-    let (node, handle) = create_open(&mut client, "f");
-    client.ask(WRITE, node, &write_request(0, b"text")).unwrap();
-    let past = Timestamp::from_seconds(1);
-    volume.change(inode_of(node), &Changes { atime: Some(past), ..Changes::default() }).unwrap();
-    volume.set_read_only(true).unwrap();
-    assert_eq!(client.ask(READ, node, &read_request(0, 4)).unwrap(), b"text");
-    client.ask(FSYNC, node, &quads(&[handle, 0])).unwrap();
-    assert_eq!(volume.metadata("f").unwrap().atime, past);
-    let label = [quads(&[0]), words(&[0, 0x4100_9432]), quads(&[0]), words(&[256, 0]), vec![0; 256]].concat();
-    assert_eq!(client.ask(IOCTL, node, &label), Err(EROFS));
-    assert!(volume.is_read_only());
-    // The kernel sends this only if the mount is writable again.
-    client.ask(WRITE, node, &write_request(0, b"TEXT")).unwrap();
-    assert!(!volume.is_read_only());
-    assert_eq!(client.ask(READ, node, &read_request(0, 4)).unwrap(), b"TEXT");
-    assert_ne!(volume.metadata("f").unwrap().atime, past);
 }
 
 /// The kernel takes an error for no change, and kept the old size and pages of what had changed in part.
