@@ -174,7 +174,9 @@ impl Image {
         let sources = self.sources.into_iter().map(From::source).collect();
         let cancel = either(std::mem::take(&mut self.options.cancel), watch.token());
         self.options.cancel = cancel.clone();
-        let tree = Tree::build(sources, &self.options).map_err(Error::of_sources)?;
+        self.options.replaces = Some(path.to_owned());
+        let options = std::mem::take(&mut self.options).for_format(&format);
+        let tree = Tree::build(sources, &options).map_err(Error::of_sources)?;
         let names = tree.totals().names;
         watch.at(Step::Sources, names, Some(names));
         watch.check(place)?;

@@ -68,7 +68,7 @@ impl Format {
 
     /// User and group of the root directory.
     pub fn root_owner(mut self, uid: u32, gid: u32) -> Self {
-        self.options.root_owner = (uid, gid);
+        self.options.root_owner = Some((uid, gid));
         self
     }
 

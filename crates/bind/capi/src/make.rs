@@ -78,7 +78,7 @@ impl hectare_mkfs_options {
         let mode = u16::try_from(self.root_mode).ok().filter(|mode| *mode <= 0o7777);
         let mode = mode.ok_or_else(|| Failure::new(EINVAL, "root_mode is more than permission bits"))?;
         let format = format.with_options(|options| {
-            options.root_permissions = mode;
+            options.root_permissions = Some(mode);
             options.inodes = InodeCount::Exactly(self.inodes);
         });
         Described { fs_type, label, features, uuid, block_size }.format(format)

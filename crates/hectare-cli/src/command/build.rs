@@ -171,12 +171,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut format = arguments.content.format_options()?;
     let epoch = source_date_epoch()?;
     if arguments.verify_only {
-        return verified(arguments, &read(&arguments.from, &arguments.content, epoch)?);
+        return verified(arguments, &read(&arguments.from, &arguments.content, epoch, None)?);
     }
     format.features.splice(..0, first_features(arguments.image(), &format));
     let target = Target::of(arguments.image(), arguments.part)?;
     let size = arguments.size_for(&target)?;
-    let tree = read(&arguments.from, &arguments.content, epoch)?;
+    let tree = read(&arguments.from, &arguments.content, epoch, Some(arguments.image()))?;
     let config = image_config(arguments, &tree)?;
     let like = arguments.like.as_deref().map(like::read).transpose()?;
     let format = match &like {

@@ -176,7 +176,7 @@ fn options(arguments: &Arguments, target: &Target<'_>, words: &Words) -> Outcome
     })?;
     options.device = target.topology;
     options.now = fake_time()?.unwrap_or(options.now);
-    options.root_owner = words.root_owner.unwrap_or(options.root_owner);
+    options.root_owner = words.root_owner.or(options.root_owner);
     options.discard &= !arguments.keep;
     let given = (arguments.format.asks_for_reserve(), arguments.format.asks_for_behaviour());
     types.complete(&mut options, target.size, given)?;

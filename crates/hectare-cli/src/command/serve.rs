@@ -112,7 +112,7 @@ fn planned(arguments: &Arguments) -> Outcome<Served> {
     let content = &arguments.content;
     let format = content.format_options()?;
     let epoch = epoch()?;
-    let tree = Arc::new(read(&arguments.from, content, epoch)?);
+    let tree = Arc::new(read(&arguments.from, content, epoch, None)?);
     let format = match epoch {
         Some(epoch) => reproducible(&format, epoch, &tree),
         None => format,

@@ -55,6 +55,7 @@ impl Bench {
             threads: NonZeroUsize::new(threads).unwrap(),
             epoch: Some(EPOCH),
             identity,
+            replaces: None,
             open: &|argument| Source::from_argument(argument).map_err(|error| error.to_string()),
             // On other hosts than Linux a warning says what is not read of a directory.
             warn: &|warning| assert!(!IS_LINUX && warning.to_string().contains("on this host"), "{warning}"),

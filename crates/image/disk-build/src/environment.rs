@@ -4,6 +4,7 @@ use crate::identity::Identity;
 use hectare_populate::Source;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 /// Makes a source of files of an argument as `hectare build --from` takes it. The error is one line.
 pub type OpenSource<'a> = dyn Fn(&OsStr) -> Result<Source, String> + 'a;
@@ -16,6 +17,8 @@ pub struct Environment<'a> {
     pub epoch: Option<i64>,
     /// Where UUIDs come from.
     pub identity: Identity,
+    /// The disk that will be replaced: directories that hold it are read without it.
+    pub replaces: Option<&'a Path>,
     /// Opens sources.
     pub open: &'a OpenSource<'a>,
     /// Takes warnings, a line each.

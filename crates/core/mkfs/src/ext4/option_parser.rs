@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::values::{parse_size, parse_uuid};
 use hectare_ext4::feature::{Feature, Features, Incompat};
 use hectare_ext4::quota;
-use hectare_units::{Blocks, Bytes};
+use hectare_units::{Blocks, Bytes, owner_number};
 use std::str::FromStr;
 
 /// Reads a list of features: `name`, `^name` (or `-name`) and `none`.
@@ -60,11 +60,14 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
             None => return refuse("it needs a UUID: hash_seed=UUID"),
         },
         "root_owner" => match value.and_then(|value| value.split_once(':')) {
-            Some((uid, gid)) => options.root_owner = (number(word, Some(uid))?, number(word, Some(gid))?),
+            Some((uid, gid)) => match owner_number(uid.as_bytes()).zip(owner_number(gid.as_bytes())) {
+                Some(owner) => options.root_owner = Some(owner),
+                None => return refuse("its value is not two numbers of a user and a group"),
+            },
             None => return refuse("it needs both numbers: root_owner=UID:GID"),
         },
         "root_perms" => match value.map(|value| u16::from_str_radix(value, 8)) {
-            Some(Ok(mode)) if mode <= 0o7777 => options.root_permissions = mode,
+            Some(Ok(mode)) if mode <= 0o7777 => options.root_permissions = Some(mode),
             _ => return refuse("it needs an octal mode: root_perms=0755"),
         },
         "quotatype" => options.quota_kinds = Some(quota_kinds(word, value)?),
@@ -150,7 +153,7 @@ mod tests {
         let mut options = FormatOptions::default();
         apply_extended(&mut options, "stride=4,stripe-width=16,lazy_itable_init=0,root_owner=5:6").unwrap();
         assert_eq!((options.stride, options.stripe_width), (Some(4), Some(16)));
-        assert_eq!((options.lazy_itable_init, options.root_owner), (Some(false), (5, 6)));
+        assert_eq!((options.lazy_itable_init, options.root_owner), (Some(false), Some((5, 6))));
         apply_extended(&mut options, "resize=5000").unwrap();
         assert_eq!(options.resize, Some(ResizeLimit::Blocks(Blocks::new(5000))));
         apply_extended(&mut options, "resize=3G").unwrap();
@@ -171,6 +174,8 @@ mod tests {
             "resize=3Q",
             "foo=1",
             "root_owner=5",
+            "root_owner=5:4294967295",
+            "root_owner=+5:6",
             "packed_meta_blocks=2",
             "hash_seed=1",
         ] {

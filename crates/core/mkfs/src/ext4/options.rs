@@ -233,10 +233,11 @@ pub struct FormatOptions {
     pub lazy_itable_init: Option<bool>,
     /// `-E lazy_journal_init`: do not zero the journal.
     pub lazy_journal_init: bool,
-    /// `-E root_owner`: user and group of the root directory.
-    pub root_owner: (u32, u32),
-    /// `-E root_perms`: permissions of the root directory.
-    pub root_permissions: u16,
+    /// `-E root_owner`: user and group of the root directory. If not given they are root's, or those of the tree
+    /// that fills the volume.
+    pub root_owner: Option<(u32, u32)>,
+    /// `-E root_perms`: permissions of the root directory. If not given they are 0755, or those of the tree.
+    pub root_permissions: Option<u16>,
     /// `-E num_backup_sb`: superblock copies under `sparse_super2`, 0 to 2.
     pub backup_superblocks: u8,
     /// `-G`: groups whose metadata lies together; a power of two.
@@ -295,8 +296,8 @@ impl Default for FormatOptions {
             packed_meta_blocks: false,
             lazy_itable_init: None,
             lazy_journal_init: false,
-            root_owner: (0, 0),
-            root_permissions: 0o755,
+            root_owner: None,
+            root_permissions: None,
             backup_superblocks: 2,
             flex_groups: None,
             clusters_per_group: None,

@@ -517,7 +517,7 @@ fn mmp_block(options: &FormatOptions, sb: &SuperBlock) -> Vec<u8> {
 
 /// Bytes of a quota file with a record for each id.
 fn quota_bytes(options: &FormatOptions, kind: quota::Kind) -> Bytes {
-    let (uid, gid) = options.root_owner;
+    let (uid, gid) = options.root_owner.unwrap_or_default();
     let root = match kind {
         quota::Kind::User => uid,
         quota::Kind::Group => gid,
@@ -561,10 +561,10 @@ fn dir_format(sb: &SuperBlock) -> Format {
 /// Root directory of an empty volume: inode and its only block.
 pub(crate) fn empty_root(options: &FormatOptions, sb: &SuperBlock, nr: u64) -> (Inode, Vec<u8>) {
     let place = FileBlocks { runs: std::iter::once(nr..nr + 1).collect(), nodes: Vec::new() };
-    let mode = 0o040_000 | options.root_permissions;
+    let mode = 0o040_000 | options.root_permissions.unwrap_or(0o755);
     let mut inode = file(&place, mode, options, sb, InodeNr::ROOT, &mut Vec::new());
     inode.links = 3;
-    (inode.uid, inode.gid) = options.root_owner;
+    (inode.uid, inode.gid) = options.root_owner.unwrap_or_default();
     let format = dir_format(sb);
     let mut block = vec![0; sb.geometry().block_size.len()];
     dir::leaf::init_dots(&mut block, &format, InodeNr::ROOT, InodeNr::ROOT);

@@ -12,6 +12,7 @@ use hectare_populate::{Addition, Excludes, Options, Platform, Size, Source, Tree
 use hectare_units::Bytes;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 /// The content and the format of an image, without its sources.
 #[derive(clap::Args)]
@@ -154,6 +155,7 @@ pub(in crate::command) fn read(
     from: &[OsString],
     arguments: &ContentArguments,
     epoch: Option<i64>,
+    replaces: Option<&Path>,
 ) -> Outcome<Tree> {
     let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());
     let sources = from.iter().map(|argument| match Source::from_argument(argument).map_err(failed)? {
@@ -162,7 +164,9 @@ pub(in crate::command) fn read(
         other => Ok(other),
     });
     let sources = sources.collect::<Outcome<_>>()?;
-    let mut tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
+    let options = arguments.source_options(epoch)?.for_format(&arguments.format_options()?);
+    let options = Options { replaces: replaces.map(Path::to_owned), ..options };
+    let mut tree = Tree::build(sources, &options).map_err(failed)?;
     let mut sealed = Excludes::default();
     for pattern in &arguments.fs_verity {
         let added = sealed.add_of(pattern.as_bytes(), "--fs-verity");

@@ -25,13 +25,13 @@ pub(super) struct Copied<'a> {
 /// How the tree is read.
 fn source_options(options: &FormatOptions, words: &Words) -> Options {
     let now = Timestamp { seconds: options.now.seconds, nanoseconds: 0 };
-    let (uid, gid) = options.root_owner;
+    let (uid, gid) = options.root_owner.unwrap_or_default();
     Options {
         source_date_epoch: std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds),
         whole_seconds: true,
         foreign_owners: true,
         root: Some(Meta {
-            mode: options.root_permissions,
+            mode: options.root_permissions.unwrap_or(0o755),
             uid,
             gid,
             atime: now,
@@ -87,7 +87,8 @@ pub(super) fn make(
     }
     let failed_source = |error: hectare_populate::Error| Failure::Line(error.to_string());
     let source = Source::from_argument(copied.from).map_err(failed_source)?;
-    let tree = Tree::build(vec![source], &source_options(options, copied.words)).map_err(failed_source)?;
+    let sources = Options { replaces: Some(target.path.to_owned()), ..source_options(options, copied.words) };
+    let tree = Tree::build(vec![source], &sources).map_err(failed_source)?;
     if tree.image_config().is_some() {
         let reason = "it is a container image, which mke2fs would pack as its blobs: use `hectare build`";
         return Err(Failure::of(shown(copied.from.as_encoded_bytes()), reason));

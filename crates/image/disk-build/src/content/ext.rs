@@ -18,7 +18,7 @@ pub(crate) struct ExtContent {
 
 impl ExtContent {
     pub(super) fn new(ext: &Ext, env: &Environment<'_>, volume: Option<Uuid>) -> Result<Self, String> {
-        let mut tree = tree::read(&ext.files, env, ext.dedupe)?;
+        let mut tree = tree::read(&ext.files, env, &ext.format, ext.dedupe)?;
         let mut sealed = Excludes::default();
         for pattern in &ext.fs_verity {
             sealed.add_of(pattern.as_bytes(), "fs-verity").map_err(|error| error.to_string())?;

@@ -56,7 +56,7 @@ impl FatContent {
         volume: Option<Uuid>,
         sector: u32,
     ) -> Result<Self, String> {
-        let tree = tree::read(&fat.files, env, false)?;
+        let tree = tree::read(&fat.files, env, &FormatOptions::default(), false)?;
         let names = all_names(&tree)?;
         let label = fat.label.map(|label| label.to_vec()).unwrap_or_default();
         let format = FormatOptions { label, uuid: None, ..FormatOptions::default() };

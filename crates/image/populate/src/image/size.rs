@@ -14,7 +14,7 @@ use super::check::check;
 use crate::image_error::ImageError;
 use crate::layout::{self, Kept, LOST_AND_FOUND, Lacking, Load, Room, Volume};
 use crate::like::Like;
-use crate::tree::Tree;
+use crate::tree::{NodeId, Tree};
 use hectare_ext4::quota::Kind;
 use hectare_mkfs::{FormatOptions, InodeCount, Plan};
 use hectare_units::{BlockSize, Blocks, Bytes};
@@ -125,6 +125,7 @@ impl<'t> Search<'t> {
     }
 
     pub(super) fn new(tree: &'t Tree, options: &FormatOptions, zeroed: bool) -> Result<Self, ImageError> {
+        check_root(tree, options)?;
         let mut options = with_owners(with_block_size(options), tree);
         let sample = sample(&options, zeroed)?;
         // How full directories get depends on the hash seed: the one that sizes are found with is the one
@@ -387,6 +388,24 @@ fn in_space<T>(
 fn with_block_size(options: &FormatOptions) -> FormatOptions {
     let block_size = options.block_size.or(Some(BlockSize::KIB4));
     FormatOptions { block_size, ..options.clone() }
+}
+
+/// Refuses a format that says of the root directory what the tree does not
+/// ([`for_format`](crate::Options::for_format)).
+fn check_root(tree: &Tree, options: &FormatOptions) -> Result<(), ImageError> {
+    let root = tree.meta(NodeId::ROOT);
+    let (owner, mode) = ((root.uid, root.gid), root.mode);
+    if options.root_owner.is_none_or(|given| given == owner)
+        && options.root_permissions.is_none_or(|given| given == mode)
+    {
+        return Ok(());
+    }
+    let (uid, gid) = owner;
+    let reason = format!(
+        "-E root_owner=, root_perms=: the sources and specifications give the root directory the owner \
+         {uid}:{gid} and the mode {mode:04o}"
+    );
+    Err(ImageError::Impossible(reason))
 }
 
 /// The options, with the owners of everything in the tree and of lost+found, for whom quotas count.

@@ -1,10 +1,10 @@
 //! The tree under construction: nodes and entries in the order they are met, later layers over earlier ones.
 //!
 //! An entry remembers the layer that last touched it. A whiteout turns entries of earlier layers into
-//! tombstones; an opaque directory only gets a *floor*, and everything below it that no layer from the floor on
-//! has touched is hidden ([`visible`](super::visible)). So the order inside one layer does not matter, which
-//! both archives (any order) and the parallel scan of directories (no order) need. Replaced or removed nodes stay behind
-//! unreachable until `finish` drops them.
+//! tombstones; an opaque directory only gets a *floor*, and everything below it that no layer from the floor
+//! on has touched is hidden ([`visible`](super::visible)). So the order inside one layer does not matter, which
+//! both archives (any order) and the parallel scan of directories (no order) need. Replaced or removed nodes
+//! stay behind unreachable until `finish` drops them.
 //!
 //! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but
 //! the first. Its hash is keyed at random: archives are untrusted.
@@ -138,11 +138,8 @@ impl<'o> Builder<'o> {
             several,
             image_layer: false,
         };
-        let root = builder.node_of(
-            NodeKind::Directory { first: 0, count: 0 },
-            options.root.unwrap_or(options.default_directory()),
-            0,
-        );
+        let kind = NodeKind::Directory { first: 0, count: 0 };
+        let root = builder.node_of(kind, options.root_meta(options.default_directory()), 0);
         builder.nodes.push(root);
         builder
     }
@@ -311,9 +308,9 @@ impl<'o> Builder<'o> {
     /// Gives a directory the metadata of `draft`, whose kind is ignored.
     pub(crate) fn describe_directory(&mut self, dir: NodeId, draft: Draft) -> Result<(), Error> {
         let mut meta = draft.meta;
-        self.options.adjust(&mut meta, true, false);
-        if let Some(root) = self.options.root.filter(|_| dir == NodeId::ROOT) {
-            meta = root;
+        match dir == NodeId::ROOT {
+            true => meta = self.options.root_meta(meta),
+            false => self.options.adjust(&mut meta, true, false),
         }
         let xattrs = self.xattr_set(draft.xattrs, meta.mode)?;
         let old = &self.nodes[dir.index()];

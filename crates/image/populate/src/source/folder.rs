@@ -24,7 +24,7 @@ use crate::time::{PackedTime, Timestamp};
 use crate::tree::{Meta, NodeId};
 use hectare_device::os::{Errno, OsStrExt, borrowed};
 use hectare_host::{AttributeReader, FileType, Folder, Identity, Listing, Pretence, Stat, is_foreign_owner};
-use hectare_host::{data_of, losses, pretence};
+use hectare_host::{data_of, losses, open_file, pretence, stat_open};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -84,6 +84,8 @@ struct Walk<'o> {
     root: Folder,
     path: Box<[u8]>,
     options: &'o Options,
+    /// The image that will be replaced.
+    replaced: Option<Identity>,
 }
 
 /// Adds all entries below the directory of the current layer.
@@ -107,6 +109,7 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
         root,
         path,
         options,
+        replaced: options.replaces.as_deref().and_then(regular_file),
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.get() {
@@ -118,6 +121,12 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
         Some(error) => Err(error),
         None => Ok(walk.builder.into_inner().0),
     }
+}
+
+/// The identity of the regular file at a path, if there is one.
+fn regular_file(path: &Path) -> Option<Identity> {
+    let stat = stat_open(borrowed(&open_file(path).ok()?)).ok()?;
+    (stat.file_type == FileType::RegularFile).then_some(stat.identity)
 }
 
 fn describe_root(builder: &mut Builder<'_>, root: &Folder) -> Result<Identity, Error> {
@@ -271,6 +280,11 @@ impl<'w, 'o> Worker<'w, 'o> {
         };
         let stat = dir.stat(name).map_err(failed)?;
         let is_directory = stat.file_type == FileType::Directory;
+        if self.walk.replaced == Some(stat.identity) {
+            let text = "left out: it is the image that is replaced";
+            self.walk.builder.lock().0.warn(&join(dir_path, name.to_bytes()), text);
+            return Ok(None);
+        }
         let excludes = &self.walk.options.excludes;
         if !excludes.is_empty() && excludes.matches(&join(dir_path, name.to_bytes()), is_directory) {
             return Ok(None);

@@ -9,6 +9,7 @@ use super::spec::Spec;
 use crate::time::Timestamp;
 use crate::tree::Meta;
 use hectare_device::Cancel;
+use hectare_mkfs::FormatOptions;
 use hectare_units::Bytes;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -28,6 +29,12 @@ pub struct Options {
     pub whole_seconds: bool,
     /// What the root directory has instead of the metadata of any source.
     pub root: Option<Meta>,
+    /// User and group of the root directory, whatever its source says.
+    pub root_owner: Option<(u32, u32)>,
+    /// Permission bits of the root directory, likewise.
+    pub root_mode: Option<u16>,
+    /// The file that the image will replace: a directory that holds it is read without it.
+    pub replaces: Option<PathBuf>,
     /// Take an owner that has no number in this user namespace for the one that the system reports, as mke2fs
     /// does.
     pub foreign_owners: bool,
@@ -67,6 +74,9 @@ impl Default for Options {
             source_date_epoch: None,
             whole_seconds: false,
             root: None,
+            root_owner: None,
+            root_mode: None,
+            replaces: None,
             foreign_owners: false,
             no_attributes: false,
             excludes: Excludes::default(),
@@ -88,6 +98,21 @@ impl Options {
     /// Where copies of archives are kept.
     pub(super) fn temporary_directory(&self) -> PathBuf {
         self.spool_directory.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// The options with what a format says of the root directory.
+    #[must_use]
+    pub fn for_format(self, format: &FormatOptions) -> Self {
+        Self { root_owner: format.root_owner, root_mode: format.root_permissions, ..self }
+    }
+
+    /// The metadata that the root directory gets in the image.
+    pub(super) fn root_meta(&self, mut meta: Meta) -> Meta {
+        self.adjust(&mut meta, true, false);
+        let mut meta = self.root.unwrap_or(meta);
+        (meta.uid, meta.gid) = self.root_owner.unwrap_or((meta.uid, meta.gid));
+        meta.mode = self.root_mode.unwrap_or(meta.mode);
+        meta
     }
 
     /// The metadata that a node gets in the image.

@@ -371,7 +371,7 @@ impl Reader<'_, '_> {
         excludes.covers(&[&real, name].join(&b'/'), is_directory)
     }
 
-    /// What a hard link to the path is another name of.
+    /// What a hard link to the path is another name of; a symbolic link at its end is not followed.
     fn linked(&mut self, path: &[u8]) -> Option<NodeId> {
         let (parent, name) = split(path);
         let way = Way::new(self.builder, Missing::Stop).go(parent).ok();

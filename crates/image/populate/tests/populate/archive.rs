@@ -345,24 +345,6 @@ fn an_archive_that_changes_after_the_scan_is_noticed() {
 }
 
 #[test]
-fn regression_an_attribute_that_libarchive_wrote_twice_is_one() {
-    for reversed in [false, true] {
-        let mut records: Vec<(&str, &[u8])> = vec![
-            ("LIBARCHIVE.xattr.user.a%20b", b"eA=="),
-            ("SCHILY.xattr.user.a%20b", b"x"),
-            ("SCHILY.xattr.user.c", b"y"),
-        ];
-        if reversed {
-            records.reverse();
-        }
-        let mut tar = Archive::default();
-        tar.pax('x', &records).file("f", b"x");
-        let xattrs = describe(&build(tar.finish()))["/f"].xattrs.clone();
-        assert_eq!(xattrs, [("user.a b".to_owned(), b"x".to_vec()), ("user.c".to_owned(), b"y".to_vec())]);
-    }
-}
-
-#[test]
 fn regression_a_hard_link_of_a_pax_archive_may_have_its_data() {
     for body in [&[0; 2048][..], b"text", &[b'x'; 700]] {
         let mut tar = Archive::default();
@@ -387,6 +369,18 @@ fn regression_nothing_behind_a_block_of_zeros_is_lost_in_silence() {
     let tree = build(vec![stream(tar.bytes)]);
     let warning = "test.tar: bytes that are not zero follow the end mark of the archive, and were not read";
     assert_eq!(tree.warnings(), [warning]);
+}
+
+#[test]
+fn regression_options_for_everything_count_for_a_root_that_no_source_describes() {
+    let mut tar = Archive::default();
+    tar.file("d/f", b"x");
+    let modes = Some(hectare_populate::ModeChange::parse("D:0700").unwrap());
+    let options = Options { owner: Some((5, 6)), modes, ..Options::default() };
+    let all = describe(&Tree::build(tar.finish(), &options).unwrap());
+    for path in ["", "/d"] {
+        assert_eq!((all[path].mode, all[path].owner), (0o700, (5, 6)), "{path:?}");
+    }
 }
 
 /// The access ACL of a node, and its mode.
@@ -441,4 +435,22 @@ fn regression_specifications_refuse_the_owner_that_stands_for_none() {
     let options = Options { owner: Some((7, u32::MAX)), ..Options::default() };
     let error = Tree::build(Vec::new(), &options).unwrap_err().to_string();
     assert!(error.contains("--owner \"7:4294967295\""), "{error}");
+}
+
+#[test]
+fn regression_an_attribute_that_libarchive_wrote_twice_is_one() {
+    for reversed in [false, true] {
+        let mut records: Vec<(&str, &[u8])> = vec![
+            ("LIBARCHIVE.xattr.user.a%20b", b"eA=="),
+            ("SCHILY.xattr.user.a%20b", b"x"),
+            ("SCHILY.xattr.user.c", b"y"),
+        ];
+        if reversed {
+            records.reverse();
+        }
+        let mut tar = Archive::default();
+        tar.pax('x', &records).file("f", b"x");
+        let xattrs = describe(&build(tar.finish()))["/f"].xattrs.clone();
+        assert_eq!(xattrs, [("user.a b".to_owned(), b"x".to_vec()), ("user.c".to_owned(), b"y".to_vec())]);
+    }
 }

@@ -314,3 +314,15 @@ fn an_attacker_who_swaps_directories_for_links_gets_nothing_from_outside() {
     assert!(led_out == 0 || !IS_LINUX, "{led_out} read from outside");
     assert!(refused > 0, "{whole} whole, none refused: no race");
 }
+
+#[test]
+fn regression_the_image_that_is_replaced_is_not_packed() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path().join("a"), "a");
+    write(dir.path().join("old.img"), "an image");
+    let options = Options { replaces: Some(dir.path().join("old.img")), ..Options::default() };
+    let tree = Tree::build(vec![folder(dir.path())], &options).unwrap();
+    assert_eq!(describe(&tree).into_keys().collect::<Vec<_>>(), ["", "/a"]);
+    let warning = format!("{}/old.img: left out: it is the image that is replaced", dir.path().display());
+    assert_eq!(tree.warnings(), [warning]);
+}

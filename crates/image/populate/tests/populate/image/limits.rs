@@ -293,3 +293,19 @@ fn sizes_are_those_of_the_volume() {
         assert_eq!(dump.number("Free blocks"), planned.free().get());
     }
 }
+
+#[test]
+fn regression_a_format_that_describes_the_root_is_obeyed_or_refused() {
+    let format = options("-E root_owner=5:6,root_perms=0700");
+    let mut tar = crate::common::Archive::default();
+    tar.entry(b'5', "./", "", &[]).file("f", b"x");
+    let bytes = tar.bytes;
+    let tree = |options: &Options| Tree::build(vec![crate::common::stream(bytes.clone())], options).unwrap();
+    let of_sources = tree(&Options::default());
+    let error = Image::plan(&of_sources, &format, Size::Min, true).err().unwrap().to_string();
+    assert!(error.contains("-E root_owner=, root_perms=") && error.contains("0:0"), "{error}");
+    let asked = tree(&Options::default().for_format(&format));
+    let meta = asked.meta(hectare_populate::NodeId::ROOT);
+    assert_eq!((meta.uid, meta.gid, meta.mode), (5, 6, 0o700));
+    assert!(Image::plan(&asked, &format, Size::Min, true).is_ok());
+}
