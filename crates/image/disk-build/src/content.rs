@@ -10,6 +10,7 @@ mod tree;
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::identity::Slot;
 use crate::spec::{Content, Rule, Spec};
 use crate::verity;
 use ext::ExtContent;
@@ -29,8 +30,8 @@ pub(crate) enum Prepared {
     File(Box<SourceFile>),
     Ext(Box<ExtContent>),
     Fat(Box<FatContent>),
-    /// Its format, and whether that decides its UUID.
-    Xfs(Box<xfs::FormatOptions>, bool),
+    /// Its format, and the partition, if the UUID follows from both.
+    Xfs(Box<xfs::FormatOptions>, Option<Slot>),
     Verity,
 }
 
@@ -45,13 +46,18 @@ impl Prepared {
     ) -> Result<Self> {
         let wrong = |reason: String| spec.wrong(index, reason);
         let part = &spec.partitions[index];
+        let slot = Slot::of(index, &part.name);
         Ok(match &part.content {
             Content::Empty => Self::Empty,
             Content::Verity(_) => Self::Verity,
             Content::File(path) => Self::File(Box::new(SourceFile::open(path).map_err(wrong)?)),
-            Content::Ext(ext) => Self::Ext(Box::new(ExtContent::new(ext, env, volume).map_err(wrong)?)),
+            Content::Ext(ext) => {
+                Self::Ext(Box::new(ExtContent::new(ext, env, volume, &slot).map_err(wrong)?))
+            }
             Content::Fat(fat) => {
-                Self::Fat(Box::new(FatContent::new(fat, env, volume, spec.sector).map_err(wrong)?))
+                let volume = volume.map(Uuid::into_bytes);
+                let made = FatContent::new(fat, env, (volume, &slot), spec.sector);
+                Self::Fat(Box::new(made.map_err(wrong)?))
             }
             Content::Xfs(xfs) => {
                 let mut format = xfs.format.clone();
@@ -61,7 +67,8 @@ impl Prepared {
                     format.now = Timestamp::from_seconds(epoch);
                 }
                 format.sector_size = format.sector_size.or((spec.sector > 512).then_some(spec.sector));
-                Self::Xfs(Box::new(format), env.epoch.is_some())
+                let is_derived = env.epoch.is_some() && format.uuid.is_none();
+                Self::Xfs(Box::new(format), is_derived.then_some(slot))
             }
         })
     }
@@ -119,8 +126,8 @@ impl Prepared {
             Self::File(file) => file.copy(device, Bytes::ZERO, progress).map_err(failed),
             Self::Ext(ext) => ext.write(device, threads, progress).map_err(failed),
             Self::Fat(fat) => fat.write(device, progress).map_err(failed),
-            Self::Xfs(format, is_derived) => {
-                let made = write_xfs(format, *is_derived, device, threads);
+            Self::Xfs(format, slot) => {
+                let made = write_xfs(format, slot.as_ref(), device, threads);
                 made.map_err(|error| failed(error.to_string()))
             }
         }
@@ -129,13 +136,14 @@ impl Prepared {
 
 fn write_xfs(
     format: &xfs::FormatOptions,
-    is_derived: bool,
+    slot: Option<&Slot>,
     device: &dyn Device,
     threads: NonZeroUsize,
 ) -> hectare_mkfs::Result<Vec<u8>> {
     let mut format = format.clone();
-    if is_derived {
+    if let Some(slot) = slot {
         format.derive_identity(device.len());
+        format.uuid = format.uuid.map(|uuid| slot.volume(uuid));
     }
     let plan = xfs::Plan::new(&format, device.len(), device.is_zeroed())?;
     xfs::execute(&plan, device, threads.get())?;

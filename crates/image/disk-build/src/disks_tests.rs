@@ -387,6 +387,53 @@ fn a_disk_of_a_given_size_has_a_rest() {
 }
 
 #[test]
+fn regression_partitions_of_one_content_have_identities_of_their_own() {
+    let bench = Bench::new();
+    let distinct = |what: &str, mut all: Vec<Vec<u8>>| {
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count, "{what}");
+    };
+    // Where the three kinds have their UUID or serial number.
+    for (format, size, place) in
+        [("ext4", "20M", 1024 + 104..1024 + 120), ("xfs", "310M", 32..48), ("vfat", "20M", 39..43)]
+    {
+        for names in [["a", "b"], ["", ""]] {
+            let part = |name| {
+                format!(
+                    "[[partition]]\ntype=\"linux\"\nname=\"{name}\"\nformat=\"{format}\"\nsize=\"{size}\"\n"
+                )
+            };
+            let (disk, made) = bench.disk("same.img", &names.map(part).concat());
+            let uuid =
+                |number| fs::read(bench.partition(&disk, &made, number)).unwrap()[place.clone()].to_vec();
+            distinct(format, vec![uuid(1), uuid(2)]);
+        }
+    }
+    for content in ["format=\"ext4\"\nfrom=\"root\"", "file=\"u-boot.bin\""] {
+        let slot = |name: &str| {
+            format!(
+                "[[partition]]\ntype=\"root\"\nname=\"r{name}\"\n{content}\n\
+                 [[partition]]\ntype=\"root-verity\"\nname=\"v{name}\"\nverity=\"r{name}\"\n"
+            )
+        };
+        let (_, made) = bench.disk("ab.img", &["a", "b"].map(slot).concat());
+        distinct(content, made.partitions.iter().map(|part| part.uuid.clone().into_bytes()).collect());
+        distinct(content, made.root_hashes.iter().map(|root| root.hash.clone().into_bytes()).collect());
+    }
+}
+
+#[test]
+fn regression_two_partitions_with_one_uuid_are_refused() {
+    let bench = Bench::new();
+    let uuid = "01234567-89ab-4cde-8f01-23456789abcd";
+    let part = format!("[[partition]]\ntype=\"linux\"\nsize=\"1M\"\nuuid=\"{uuid}\"\n");
+    let said = bench.refused(&part.repeat(2));
+    assert!(said.contains(&format!("uuid: {uuid} is that of partition 1, too")), "{said}");
+}
+
+#[test]
 fn what_is_wrong_is_named_in_one_line() {
     let bench = Bench::new();
     let part = |keys: &str| format!("[[partition]]\ntype = \"linux\"\n{keys}");

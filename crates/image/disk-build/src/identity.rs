@@ -64,6 +64,48 @@ pub(crate) fn volume_of_seed(partition: Uuid) -> Uuid {
     keyed(partition, &[b"file-system-uuid"])
 }
 
+/// A partition of a disk. Two partitions can have one content, and must not have one identity.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    pub(crate) number: usize,
+    pub(crate) name: String,
+}
+
+impl Slot {
+    /// The partition with an index, counted from 0.
+    pub(crate) fn of(index: usize, name: &str) -> Self {
+        Self { number: index + 1, name: name.to_owned() }
+    }
+
+    fn describe(&self, digest: &mut Derivation) {
+        digest.number(u64_of(self.number));
+        digest.bytes(self.name.as_bytes());
+    }
+
+    /// The UUID of the volume in the partition, by the one that follows from its content.
+    pub(crate) fn volume(&self, by_content: [u8; 16]) -> [u8; 16] {
+        let mut digest = Derivation::new(b"hectare volume 1");
+        self.describe(&mut digest);
+        digest.bytes(&by_content);
+        digest.finish().0
+    }
+
+    /// The salt of the partition's hash tree and the UUID of its superblock, by its content.
+    pub(crate) fn salt(&self, content: &[u8]) -> ([u8; 32], Uuid) {
+        let mut salt = [0; 32];
+        let derive = |kind: &[u8]| {
+            let mut digest = Derivation::new(kind);
+            self.describe(&mut digest);
+            digest.bytes(content);
+            digest.finish()
+        };
+        let (first, second) = derive(b"hectare verity salt 2");
+        salt[..16].copy_from_slice(&first);
+        salt[16..].copy_from_slice(&second);
+        (salt, Uuid::from_bytes(derive(b"hectare verity 2").0))
+    }
+}
+
 /// What a partition is, for its UUID by content.
 pub(crate) struct Described<'a> {
     pub(crate) number: usize,
@@ -90,23 +132,21 @@ pub(crate) fn disk_of_content<'a>(parts: impl Iterator<Item = &'a [u8]>) -> (Uui
     (Uuid::from_bytes(uuid), more)
 }
 
-/// The salt of a hash tree and the UUID of its superblock, by what it is for.
-pub(crate) fn salt(data: &[u8]) -> ([u8; 32], Uuid) {
-    let mut salt = [0; 32];
-    let derive = |kind: &[u8]| {
-        let mut digest = Derivation::new(kind);
-        digest.bytes(data);
-        digest.finish()
-    };
-    let (first, second) = derive(b"hectare verity salt 1");
-    salt[..16].copy_from_slice(&first);
-    salt[16..].copy_from_slice(&second);
-    (salt, Uuid::from_bytes(derive(b"hectare verity 1").0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_part_of_a_slot_counts() {
+        let of = |number, name: &str| Slot { number, name: name.to_owned() };
+        let one = of(1, "a");
+        assert_ne!(one.salt(b"a").0[..16], one.salt(b"a").0[16..]);
+        assert_ne!(one.salt(b"a"), one.salt(b"b"));
+        for other in [of(2, "a"), of(1, "b")] {
+            assert_ne!(one.volume([7; 16]), other.volume([7; 16]));
+            assert_ne!(one.salt(b"a"), other.salt(b"a"));
+        }
+    }
 
     #[test]
     fn every_part_of_a_description_counts() {
@@ -120,6 +160,5 @@ mod tests {
         {
             assert_ne!(one, other);
         }
-        assert_ne!(salt(b"a").0[..16], salt(b"a").0[16..]);
     }
 }

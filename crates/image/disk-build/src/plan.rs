@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::identity::{Identity, partition_of_seed, volume_of_seed};
 use crate::layout::{Layout, Need, layout};
-use crate::spec::{Content, PartitionType, Rule, Spec};
+use crate::spec::{Content, PartitionType, Rule, Spec, TableKind};
 use hectare_units::Bytes;
 use std::num::NonZeroUsize;
 use uuid::Uuid;
@@ -54,6 +54,7 @@ impl Disk {
             blobs.push((name, file));
         }
         let boot_code = boot_code(&spec)?;
+        spec.check_uuids(&spec.partitions.iter().map(|part| part.uuid).collect::<Vec<_>>())?;
         let mut contents = Vec::new();
         for index in 0..spec.partitions.len() {
             let volume = match env.identity {
@@ -89,6 +90,18 @@ impl Disk {
 }
 
 impl Spec {
+    /// Refuses partitions of one table that have one UUID.
+    pub(crate) fn check_uuids(&self, uuids: &[Option<Uuid>]) -> Result<()> {
+        for (index, uuid) in uuids.iter().enumerate().filter(|_| self.table == TableKind::Gpt) {
+            let same = uuids[..index].iter().position(|other| uuid.is_some() && other == uuid);
+            if let (Some(first), Some(uuid)) = (same, uuid) {
+                let reason = format_args!("uuid: {uuid} is that of partition {}, too", first + 1);
+                return Err(self.wrong(index, reason));
+            }
+        }
+        Ok(())
+    }
+
     /// The UUID that a seed gives a partition.
     pub(crate) fn partition_by_seed(&self, index: usize, seed: Uuid) -> Option<Uuid> {
         let part = &self.partitions[index];

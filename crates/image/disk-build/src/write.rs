@@ -1,7 +1,7 @@
 //! Writes a planned disk: blobs and contents, then the hash trees, then the table.
 
 use crate::error::{Error, Result};
-use crate::identity::{self, Described, Identity};
+use crate::identity::{self, Described, Identity, Slot};
 use crate::plan::{Disk, PartitionSummary};
 use crate::spec::{Content, PartitionType, TableKind, Verity};
 use crate::table::{self, Entry, Head};
@@ -85,7 +85,8 @@ impl Disk {
         target: &dyn Device,
         content: &[u8],
     ) -> Result<[u8; 32]> {
-        let (derived, derived_uuid) = identity::salt(content);
+        let (derived, derived_uuid) =
+            Slot::of(wanted.data, &self.spec.partitions[wanted.data].name).salt(content);
         let salt = wanted.salt.as_deref().unwrap_or(&derived);
         verity::write(data, target, (salt, wanted.uuid.unwrap_or(derived_uuid)), self.threads)
     }
@@ -120,6 +121,7 @@ impl Disk {
             given[index].or(by_seed).unwrap_or_else(|| identity::partition_of_content(&what))
         };
         let uuids: Vec<Uuid> = (0..given.len()).map(uuid_of).collect();
+        self.spec.check_uuids(&uuids.iter().copied().map(Some).collect::<Vec<_>>())?;
         let (uuid, disk_id) = self.disk_identity(&uuids, standing);
         let entries: Vec<Entry<'_>> = self
             .spec

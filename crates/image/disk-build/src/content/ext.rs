@@ -2,6 +2,7 @@
 
 use super::tree;
 use crate::environment::Environment;
+use crate::identity::Slot;
 use crate::spec::{Ext, Rule};
 use hectare_device::Device;
 use hectare_mkfs::{FormatOptions, whole_pages};
@@ -17,7 +18,12 @@ pub(crate) struct ExtContent {
 }
 
 impl ExtContent {
-    pub(super) fn new(ext: &Ext, env: &Environment<'_>, volume: Option<Uuid>) -> Result<Self, String> {
+    pub(super) fn new(
+        ext: &Ext,
+        env: &Environment<'_>,
+        volume: Option<Uuid>,
+        slot: &Slot,
+    ) -> Result<Self, String> {
         let mut tree = tree::read(&ext.files, env, &ext.format, ext.dedupe)?;
         let mut sealed = Excludes::default();
         for pattern in &ext.fs_verity {
@@ -29,7 +35,9 @@ impl ExtContent {
         let mut format = ext.format.clone();
         format.uuid = format.uuid.or(volume.map(Uuid::into_bytes));
         if let Some(epoch) = env.epoch {
+            let given = format.uuid;
             format = reproducible(&format, epoch, &tree);
+            format.uuid = given.or(format.uuid.map(|uuid| slot.volume(uuid)));
         }
         Ok(Self { tree, format })
     }

@@ -12,6 +12,7 @@ mod time;
 
 use super::tree;
 use crate::environment::Environment;
+use crate::identity::Slot;
 use crate::spec::Fat;
 use geometry::{Geometry, Wanted, clusters_for, entries_len};
 use hectare_device::Device;
@@ -20,7 +21,6 @@ use hectare_populate::{Kind, NodeId, Opener, Progress, Timestamp, Tree, reproduc
 use hectare_units::{Bytes, index_of, low16, low32, u64_of};
 use names::{Name, short_names};
 use std::collections::HashMap;
-use uuid::Uuid;
 
 /// The most bytes of a file.
 const FILE_MAX: u64 = u32::MAX as u64;
@@ -53,7 +53,7 @@ impl FatContent {
     pub(super) fn new(
         fat: &Fat,
         env: &Environment<'_>,
-        volume: Option<Uuid>,
+        (volume, slot): (Option<[u8; 16]>, &Slot),
         sector: u32,
     ) -> Result<Self, String> {
         let tree = tree::read(&fat.files, env, &FormatOptions::default(), false)?;
@@ -61,7 +61,7 @@ impl FatContent {
         let label = fat.label.map(|label| label.to_vec()).unwrap_or_default();
         let format = FormatOptions { label, uuid: None, ..FormatOptions::default() };
         let derived = reproducible(&format, env.epoch.unwrap_or(0), &tree).uuid;
-        let derived = volume.map(Uuid::into_bytes).or(derived).unwrap_or_default();
+        let derived = volume.or(derived.map(|uuid| slot.volume(uuid))).unwrap_or_default();
         let id = fat.id.unwrap_or_else(|| u32::from_be_bytes(std::array::from_fn(|at| derived[at])));
         let cluster = fat.cluster.map(|cluster| u64::from(cluster.max(sector)));
         let mut made = Self {
