@@ -32,7 +32,7 @@ use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::inode::{Inode, Kind};
 use hectare_ext4::quota::SpaceChanges;
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockNr, GroupNr, InodeNr, low32, usize_of};
+use hectare_units::{BlockNr, GroupNr, InodeNr, low32, u64_of, usize_of};
 pub(crate) use journal::{Relocated, is_touched, journal, relocate_journal};
 use numbers::Numbers;
 use rangemap::RangeSet;
@@ -74,7 +74,8 @@ struct Evacuation<'a> {
 
 /// Frees `clusters` but for the journal's, and moves all inodes beyond the first `inodes`.
 pub(crate) fn evacuate(volume: &mut Volume, clusters: RangeSet<u64>, inodes: u32) -> Result<Moved> {
-    let kept = inodes / volume.geometry().inodes_per_group;
+    // A volume that grows has more inodes afterwards than it has groups for now.
+    let kept = (inodes / volume.geometry().inodes_per_group).min(low32(u64_of(volume.groups.len())));
     let left = groups::relocate(volume, &clusters, kept)?;
     let groups = left.is_some();
     let mut evacuation = Evacuation::new(volume, clusters, left.unwrap_or_default())?;

@@ -105,6 +105,25 @@ fn block_numbers_become_wide_and_narrow() {
 }
 
 #[test]
+fn regression_a_volume_that_grows_moves_metadata_of_the_groups_it_has() {
+    let pairs = [
+        Pair::new("ext4-1k", &["-g", "1024", "-O", "^resize_inode,^64bit"], 64, 80),
+        Pair::new("ext2-rev-0", &[], 200, 400),
+    ];
+    each("regression_a_volume_that_grows_moves_metadata_of_the_groups_it_has", &pairs, |pair| {
+        let image = pair.make()?;
+        let before = pair.entries(&image)?;
+        let width = if pair.combo.name == "ext4-1k" { Width::Wide } else { Width::AsNeeded };
+        resize(&image, Target::Bytes(Bytes::mib(pair.to)), &Options { width, ..OPTIONS }).unwrap();
+        fsck::assert_clean(&image)?;
+        assert_same(&pair.entries(&image)?, &before, pair.compared());
+        backups_agree(&image)?;
+        fs::remove_file(image).unwrap();
+        Ok(())
+    });
+}
+
+#[test]
 fn one_resize_after_another_keeps_everything() {
     let pairs = [
         Pair::new("ext4", &["-g", "2048"], 160, 60),
