@@ -32,6 +32,8 @@ pub const SIZE: usize = 1024;
 /// may say.
 pub const FIRST_INODE_DEFAULT: u32 = 11;
 
+/// The one type of checksums (`s_checksum_type`).
+pub const CRC32C: u8 = 1;
 /// `s_state`: cleanly unmounted.
 pub const STATE_VALID: u16 = 0x1;
 /// `s_state`: errors were found.
@@ -369,8 +371,8 @@ impl SuperBlock {
     }
 }
 
-/// Fills in the checksum where the volume has checksums.
-fn seal(raw: &mut raw::SuperBlock) {
+/// Fills in the checksum where the volume has checksums; an external journal has such a superblock, too.
+pub fn seal(raw: &mut raw::SuperBlock) {
     if features_of(raw).metadata_csum() {
         raw.s_checksum = checksum_of(raw).into();
     }
@@ -423,7 +425,7 @@ fn check_checksum(raw: &raw::SuperBlock, features: &Features) -> Result<(), Form
     if !features.metadata_csum() {
         return Ok(());
     }
-    if raw.s_checksum_type != 1 {
+    if raw.s_checksum_type != CRC32C {
         return Err(Unsupported(format!("checksum type {} is unknown", raw.s_checksum_type)).into());
     }
     let expected = checksum_of(raw);

@@ -12,9 +12,9 @@ use super::options::FormatOptions;
 use crate::error::{Error, Result};
 use crate::executor::refuse_read_only;
 use hectare_device::Device;
-use hectare_ext4::feature::Incompat;
+use hectare_ext4::feature::{Features, Incompat, RoCompat};
 use hectare_ext4::raw;
-use hectare_ext4::superblock::{MAGIC, SIZE, STATE_VALID};
+use hectare_ext4::superblock::{self, CRC32C, MAGIC, SIZE, STATE_VALID};
 use hectare_journal::format::{JournalSuperblock, SUPERBLOCK_LEN};
 use hectare_journal::recovery::{external_uuid, uuid_text};
 use hectare_units::{BlockSize, Bytes, LogicalBlock, low32};
@@ -29,7 +29,7 @@ const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
 const BLOCK_SIZE: BlockSize = BlockSize::KIB4;
 
 /// Makes a device an external journal that no volume uses yet; returns its UUID. Of the options only the
-/// block size, the UUID, the label and the time count.
+/// block size, the UUID, the label and the time count, and of the features `metadata_csum`.
 ///
 /// # Errors
 /// If the device is too small or too large for a log, or can't be written.
@@ -145,7 +145,47 @@ fn header(options: &FormatOptions, size: BlockSize, blocks: u32, uuid: &[u8; 16]
     raw.s_uuid = *uuid;
     let label = &options.label[..options.label.len().min(raw.s_volume_name.len())];
     raw.s_volume_name[..label.len()].copy_from_slice(label);
+    let mut features = Features::default();
+    options.features.iter().for_each(|edit| edit.apply(&mut features));
+    if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
+        raw.s_feature_ro_compat = RoCompat::METADATA_CSUM.bits().into();
+        raw.s_checksum_type = CRC32C;
+        superblock::seal(&mut raw);
+    }
     raw
 }
 
 const _: () = assert!(size_of::<raw::SuperBlock>() == SIZE);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ext4::option_parser::parse_features;
+    use hectare_device::MemoryDevice;
+
+    /// The superblock of a fresh external journal with these features.
+    fn made(features: &str) -> raw::SuperBlock {
+        let device = MemoryDevice::new(Bytes::mib(8));
+        let options =
+            FormatOptions { features: parse_features(features).unwrap(), ..FormatOptions::default() };
+        make_journal_device(&device, &options).unwrap();
+        let mut raw = raw::SuperBlock::new_zeroed();
+        device.read_at(SUPERBLOCK_AT, raw.as_mut_bytes()).unwrap();
+        raw
+    }
+
+    #[test]
+    fn regression_checksums_that_are_asked_for_are_there() {
+        let with = made("journal_dev,metadata_csum");
+        assert_eq!(with.s_feature_ro_compat.get(), RoCompat::METADATA_CSUM.bits());
+        let mut sealed = with;
+        superblock::seal(&mut sealed);
+        assert!(with.s_checksum.get() != 0 && with.s_checksum == sealed.s_checksum);
+        for features in
+            ["journal_dev", "journal_dev,metadata_csum,^metadata_csum", "metadata_csum,none,journal_dev"]
+        {
+            let without = made(features);
+            assert_eq!((without.s_feature_ro_compat.get(), without.s_checksum.get()), (0, 0), "{features}");
+        }
+    }
+}

@@ -187,6 +187,17 @@ pub enum FeatureEdit {
     Off(Feature),
 }
 
+impl FeatureEdit {
+    /// Makes the change.
+    pub(super) fn apply(self, features: &mut Features) {
+        match self {
+            Self::None => *features = Features::default(),
+            Self::On(feature) => features.set(feature, true),
+            Self::Off(feature) => features.set(feature, false),
+        }
+    }
+}
+
 /// All of `mke2fs`'s options for a volume.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FormatOptions {
@@ -381,13 +392,7 @@ impl FormatOptions {
     /// For a feature that can't be made, or that lacks another one it needs.
     pub fn resolve_features(&self) -> Result<Features> {
         let mut features = self.fs_type.features();
-        for edit in &self.features {
-            match *edit {
-                FeatureEdit::None => features = Features::default(),
-                FeatureEdit::On(feature) => features.set(feature, true),
-                FeatureEdit::Off(feature) => features.set(feature, false),
-            }
-        }
+        self.features.iter().for_each(|edit| edit.apply(&mut features));
         if self.journal_mib.is_some() || self.journal_device.is_some() {
             features.compat |= Compat::HAS_JOURNAL;
         }

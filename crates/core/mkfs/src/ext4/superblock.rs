@@ -10,7 +10,7 @@ use hectare_ext4::geometry::Geometry;
 use hectare_ext4::quota;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::{
-    ENCODING_STRICT, ENCODING_UTF8_12_1, FLAG_SIGNED_HASH, MAGIC, STATE_VALID, SuperBlock,
+    CRC32C, ENCODING_STRICT, ENCODING_UTF8_12_1, FLAG_SIGNED_HASH, MAGIC, STATE_VALID, SuperBlock,
 };
 use hectare_ext4::time::Timestamp;
 use hectare_units::{high32, low8, low16, low32};
@@ -101,7 +101,7 @@ fn fill_shape(raw: &mut raw::SuperBlock, geometry: &Geometry) {
         raw.s_encrypt_algos = [1, 4, 0, 0]; // AES-256-XTS for contents, AES-256-CTS for names
     }
     if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
-        raw.s_checksum_type = 1; // crc32c
+        raw.s_checksum_type = CRC32C;
     }
 }
 
