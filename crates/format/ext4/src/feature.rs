@@ -230,18 +230,18 @@ const WRITABLE: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::QUOTA);
 
 impl Features {
-    /// Looks a name of `mke2fs -O` up, its older spellings included.
+    /// Looks a name of `mke2fs -O` up, its older spellings included, in capitals or not.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Feature> {
-        let name = match name {
+        let name = match name.to_ascii_lowercase().as_str() {
             "extents" => "extent",
             "journal" => "has_journal",
             "gdt_csum" => "uninit_bg",
             "64_bit" => "64bit",
             "largedir" => "large_dir",
-            other => other,
+            _ => name,
         };
-        NAMES.iter().find(|(known, _)| *known == name).map(|(_, feature)| *feature)
+        NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, feature)| *feature)
     }
 
     /// Whether a feature is on.

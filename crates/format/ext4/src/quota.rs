@@ -97,6 +97,17 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::Project];
 
+    /// Looks up a name of tune2fs(8): `usrquota`, or `usr` alone, and so on.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name.strip_suffix("quota").unwrap_or(name) {
+            "usr" => Some(Self::User),
+            "grp" => Some(Self::Group),
+            "prj" => Some(Self::Project),
+            _ => None,
+        }
+    }
+
     /// The number that begins such a file.
     #[must_use]
     pub const fn magic(self) -> u32 {

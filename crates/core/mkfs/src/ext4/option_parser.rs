@@ -18,7 +18,7 @@ pub fn parse_features(list: &str) -> Result<Vec<FeatureEdit>> {
     let words = list.split([',', ' ']).filter(|word| !word.is_empty());
     words
         .map(|word| {
-            if word == "none" {
+            if word.eq_ignore_ascii_case("none") {
                 return Ok(FeatureEdit::None);
             }
             let (name, off) = match word.strip_prefix(['^', '-']) {
@@ -92,14 +92,9 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
 
 /// Names of kinds of quotas, with colons between them.
 fn quota_kinds(word: &str, value: Option<&str>) -> Result<Vec<quota::Kind>> {
-    let kind = |name| match name {
-        "usrquota" => Ok(quota::Kind::User),
-        "grpquota" => Ok(quota::Kind::Group),
-        "prjquota" => Ok(quota::Kind::Project),
-        _ => Err(Error::option(
-            format!("-E {word}"),
-            "there are usrquota, grpquota and prjquota, with ':' between",
-        )),
+    let kind = |name| {
+        let reason = "there are usrquota, grpquota and prjquota, with ':' between";
+        quota::Kind::by_name(name).ok_or_else(|| Error::option(format!("-E {word}"), reason))
     };
     value.unwrap_or_default().split(':').map(kind).collect()
 }
@@ -165,7 +160,7 @@ mod tests {
         assert!(options.resolve_features().unwrap().incompat.contains(Incompat::CASEFOLD));
         for bad in [
             "quotatype",
-            "quotatype=usrquota:grp",
+            "quotatype=usrquota:grpq",
             "encoding=latin1",
             "encoding_flags=loose",
             "stride",
@@ -198,5 +193,12 @@ mod tests {
             let error = options.resolve_features().unwrap_err().to_string();
             assert!(error.contains(name), "{list}: {error}");
         }
+    }
+
+    #[test]
+    fn regression_names_of_features_may_have_capitals() {
+        let same = |a: &str, b: &str| assert_eq!(parse_features(a).unwrap(), parse_features(b).unwrap());
+        same("METADATA_CSUM,^Extents,NONE", "metadata_csum,^extent,none");
+        same("64BIT,Large_Dir", "64bit,large_dir");
     }
 }
