@@ -102,6 +102,7 @@ fn begun_again(old: &[u8], new: &[u8], file: &[u8], folder: &Path, place: &str) 
         return; // a broken superblock can't be marked
     };
     marked.set_state(marked.state() | hectare_ext4::superblock::STATE_ERROR);
+    marked.set_last_error_function("hectare repair");
     cut[1024..2048].copy_from_slice(&marked.render(hectare_units::GroupNr::new(0)));
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_bytes(&cut));
     let resumed = Staged::resumed(Arc::clone(&device), None, &mut Cursor::new(file), &least(folder)).unwrap();
