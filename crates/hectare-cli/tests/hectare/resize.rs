@@ -141,3 +141,28 @@ fn a_volume_without_a_journal_keeps_none() {
         assert_eq!(features(&bench.image), before);
     }
 }
+
+/// A volume with one group has no room for a backup under `sparse_super2`, and got none when it grew.
+#[test]
+fn regression_a_volume_that_grew_had_no_backup_of_its_superblock() {
+    for (made, from, to, backups) in [
+        ("2", "6M", "40M", 2),
+        ("2", "6M", "14M", 1),
+        ("2", "14M", "40M", 2),
+        ("2", "40M", "60M", 2),
+        ("1", "40M", "60M", 1),
+        ("0", "14M", "40M", 0),
+    ] {
+        let args =
+            ["-t", "ext4", "-b", "1024", "-O", "sparse_super2", "-E", &format!("num_backup_sb={made}")];
+        let image = match volume(&args, from) {
+            Ok(image) => image,
+            Err(skip) => skip!("regression_a_volume_that_grew_had_no_backup_of_its_superblock", skip),
+        };
+        hectare(&["resize", image.to_str().unwrap(), to]).ok();
+        assert_clean(&image).unwrap();
+        let said = run(need("dumpe2fs").unwrap().arg(&image)).expect_success();
+        let found = said.stdout.matches("Backup superblock at").count();
+        assert_eq!(found, backups, "{made} of {from}, {to}");
+    }
+}

@@ -146,14 +146,18 @@ fn set_reserved(raw: &mut raw::SuperBlock, old: &SuperBlock, blocks: Blocks) {
     raw.s_r_blocks_count_hi = high32(share).into();
 }
 
-/// Under `sparse_super2` the last group has the second backup.
+/// Under `sparse_super2` group 1 has the first backup and the last group the second. A volume that had no group
+/// for one gets it as soon as it has (of two groups only one has a backup, which mke2fs records as the second); one
+/// that was made with fewer has as many as before.
 fn set_backups(raw: &mut raw::SuperBlock, old: &SuperBlock, groups: u32) {
     if !old.features().compat.contains(Compat::SPARSE_SUPER2) {
         return;
     }
-    let [first, second] = old.geometry().backup_groups;
-    let first = if groups > 1 { first.min(1) } else { 0 };
-    let second = if second != 0 && groups > 2 { groups - 1 } else { 0 };
+    let ([first, second], before) = (old.geometry().backup_groups, old.geometry().groups());
+    let is_full = before == 1 || before == 2 && (first != 0 || second != 0);
+    let (has_first, has_second) = (first != 0 || is_full, second != 0 || is_full);
+    let first = u32::from(has_first && groups > 1);
+    let second = if has_second && groups > 2 { groups - 1 } else { 0 };
     raw.s_backup_bgs = [first.into(), second.into()];
 }
 
