@@ -81,6 +81,16 @@ impl TxnId {
     }
 }
 
+/// The number that stands for no user, group or project: `chown` leaves an owner as it is for it.
+pub const NO_OWNER: u32 = u32::MAX;
+
+/// The number of a user, group or project from its decimal digits: not [`NO_OWNER`].
+#[must_use]
+pub fn owner_number(text: &[u8]) -> Option<u32> {
+    let text = str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    text.parse().ok().filter(|number| *number != NO_OWNER)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,21 +108,6 @@ mod tests {
         assert_eq!(InodeNr::from_disk(0), None);
         assert_eq!(InodeNr::from_disk(2), Some(InodeNr::ROOT));
     }
-}
-
-/// The number that stands for no user, group or project: `chown` leaves an owner as it is for it.
-pub const NO_OWNER: u32 = u32::MAX;
-
-/// The number of a user, group or project from its decimal digits: not [`NO_OWNER`].
-#[must_use]
-pub fn owner_number(text: &[u8]) -> Option<u32> {
-    let text = str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
-    text.parse().ok().filter(|number| *number != NO_OWNER)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn owners_are_digits_and_not_the_highest_number() {
