@@ -37,6 +37,7 @@ pub(super) fn target(bytes: &[u8]) {
         threads: NonZeroUsize::MIN,
         epoch: Some(0),
         identity: Identity::Content,
+        replaces: None,
         open: &|_| Err("no source".to_owned()),
         warn: &|_| {},
     };
