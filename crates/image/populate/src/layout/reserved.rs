@@ -105,7 +105,7 @@ impl Reserved {
     /// The parts of a node's blocks that keep their place, and those between.
     pub(super) fn pieces(&self, id: NodeId, mut blocks: Range<u64>) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        for extent in touching(&self.nodes[id.index()].extents, &blocks.clone(), Extent::end) {
+        for extent in touching(&self.nodes[id.index()].extents, &blocks, Extent::end) {
             let first = u64::from(extent.logical.get());
             let (start, end) = (blocks.start.max(first), blocks.end.min(extent.end()));
             if start >= end {
@@ -223,6 +223,9 @@ mod tests {
         reserved.take(BlockNr::new(20), 5);
         assert_eq!(reserved.map_node(NodeId::ROOT), Some(BlockNr::new(40)));
         assert_eq!(reserved.taken(), Blocks::new(9));
-        assert_eq!(reserved.finish(vec![10..12]), (vec![7..12, 20..25, 40..41], Blocks::new(3)));
+        assert_eq!(
+            reserved.finish(std::iter::once(10..12).collect()),
+            (vec![7..12, 20..25, 40..41], Blocks::new(3))
+        );
     }
 }
