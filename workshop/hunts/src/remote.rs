@@ -19,6 +19,7 @@ pub use outside::Outside;
 
 use hectare_check::Options as CheckOptions;
 use hectare_device::{CacheDevice, CacheLimits, Device, MemoryDevice};
+use hectare_engine::Error::NeedsRepair;
 use hectare_engine::{OpenOptions, Shutdown, Volume};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
@@ -315,11 +316,15 @@ fn superblock(memory: &MemoryDevice) -> Checked<SuperBlock> {
     SuperBlock::parse(&bytes, LEN).map_err(text_of)
 }
 
+/// Whether an error is noted: in the superblock, in one that is in the journal, or in the journal's own. A device
+/// that has failed takes no other.
 fn has_noted_errors(memory: &Arc<MemoryDevice>) -> Checked<bool> {
-    // The newest superblock may be in the journal.
     let volume = Volume::open(Arc::clone(memory) as _, OpenOptions::read_only());
     let volume = volume.map_err(|error| format!("it can't even be read: {error}"))?;
-    Ok(superblock(memory)?.state() & STATE_ERROR != 0 || volume.superblock().state() & STATE_ERROR != 0)
+    let noted =
+        superblock(memory)?.state() & STATE_ERROR != 0 || volume.superblock().state() & STATE_ERROR != 0;
+    let copy = MemoryDevice::from_bytes(&memory.to_vec());
+    Ok(noted || matches!(Volume::open(Arc::new(copy), OpenOptions::default()), Err(NeedsRepair(_))))
 }
 
 /// The client is gone for good, so its mark (`mmp`) need not be waited for.
