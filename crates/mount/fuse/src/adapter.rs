@@ -516,7 +516,10 @@ impl Adapter {
             }
             Body::Statx => reply.put(&attr::statx_out(kept, &self.node(node)?.metadata()?)),
             Body::Setattr(set) => {
-                let left = self.set_attributes(&caller(request), node, set, reply)?;
+                // A new owner loses bits that only a capability keeps.
+                let owns = set.uid.is_some() || set.gid.is_some();
+                let caller = if owns { self.capable(request) } else { caller(request) };
+                let left = self.set_attributes(&caller, node, set, reply)?;
                 reply.put(&attributes(&left));
             }
             Body::Readlink => reply.put_bytes(&self.read_link(node)?),

@@ -182,6 +182,21 @@ fn cutting_and_acls_of_others_take_set_id_bits() {
     mount.judge(NAME);
 }
 
+/// Root gave a file away, and its set-group-ID bit went, although nobody can execute it as the group.
+#[test]
+fn regression_root_lost_a_bit_by_giving_a_file_away() {
+    const NAME: &str = "everyday::regression_root_lost_a_bit";
+    let mount = mounted!(NAME, 64 * MIB, "allow_other");
+    for (before, after) in [(0o6763, 0o2763), (0o6775, 0o775)] {
+        let file = mount.path(&format!("f{before:o}"));
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(before)).unwrap();
+        std::os::unix::fs::chown(&file, Some(1001), Some(1001)).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, after, "{before:o}");
+    }
+    mount.judge(NAME);
+}
+
 /// A caller outside a directory's group cleared its set-group-ID bit by setting a default ACL.
 #[test]
 fn regression_a_default_acl_leaves_the_set_group_id_bit() {
