@@ -1,9 +1,9 @@
 //! What was ever lost on the way to durable storage, remembered for all who ask.
 //!
-//! Storage tells a failed write-back to one caller: Linux to the next `fsync`, or the next write with
-//! `RWF_DSYNC`, of an open file; an NBD server to the next flush or FUA write of a client. Where several threads
-//! make such calls on one device, the error can reach one whose bytes are sound, while the call of the thread whose
-//! bytes are lost succeeds: after the failed one, or beside it.
+//! Storage reports a failed write-back once: Linux to the next `fsync`, or the next write with `RWF_DSYNC`, of an
+//! open file description; an NBD server to the next flush or FUA write of a client. Where several threads make such
+//! calls on one device, one thread can get the error of another's bytes, and the call of that other thread succeeds:
+//! after the failed one, or at the same time.
 //!
 //! Invariants:
 //! - Once an operation that promises durability has failed, each later one fails with the same error.
@@ -56,13 +56,7 @@ impl Durability {
     /// # Errors
     /// The first failure of all that were done here, before this or while it was done.
     pub fn attempt(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let running = self.begin()?;
-        let done = work();
-        if let Err(error) = &done {
-            self.fail(error);
-        }
-        drop(running);
-        done?;
+        self.attempt_unwaiting(work)?;
         let mut state = self.state.lock();
         let began_later = state.next;
         while state.running.first().is_some_and(|number| *number < began_later) {
@@ -71,9 +65,16 @@ impl Durability {
         state.result()
     }
 
-    /// Remembers a failure that was met elsewhere, such as by a write that was acknowledged before.
-    pub fn fail(&self, error: &Error) {
-        self.state.lock().failed.get_or_insert_with(|| error.clone());
+    /// The same without the wait for those that overlap: one of them may fail for these bytes, too. For what must be
+    /// done in time and needs no more than that a failure is remembered, such as the renewal of a mark.
+    ///
+    /// # Errors
+    /// The first failure of all that were done before this, or its own.
+    pub fn attempt_unwaiting(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _running = self.begin()?;
+        work().inspect_err(|error| {
+            self.state.lock().failed.get_or_insert_with(|| error.clone());
+        })
     }
 
     fn begin(&self) -> Result<Running<'_>> {
@@ -130,6 +131,19 @@ mod tests {
             assert!(result.recv().unwrap().is_err());
             assert!(failing.join().unwrap().is_err());
         });
+    }
+
+    #[test]
+    fn regression_the_renewal_of_a_mark_waited_for_a_long_flush() {
+        let durability = Durability::default();
+        durability
+            .attempt_unwaiting(|| {
+                durability.attempt_unwaiting(|| Ok(())).unwrap(); // while the other is under way
+                Err(error())
+            })
+            .unwrap_err();
+        durability.attempt_unwaiting(|| Ok(())).unwrap_err();
+        durability.attempt(|| Ok(())).unwrap_err();
     }
 
     #[test]

@@ -23,7 +23,8 @@
 //!   several threads are the caller's affair (the engine has writes of a file that overlap wait for each
 //!   other); disjoint ones never disturb each other, even inside a sector.
 //! - *Failed flushes.* After a failed flush it is unknown what became durable, and retrying proves nothing.
-//!   The storage may tell one caller only: where there are several, [`RememberingDevice`] tells all, for good.
+//!   The storage may report the error to one caller only. Where a device has several, [`RememberingDevice`]
+//!   returns the error to all of them, from then on.
 //!
 //! Files are devices on any host: with all that Linux has for it (`file`), elsewhere by the standard library alone
 //! (`portable`); [`DaxDevice`] is for Linux only. Other crates find what they need of the host in [`os`].

@@ -131,8 +131,8 @@ impl Counters {
         self.available.0.fetch_add(n, Ordering::SeqCst);
     }
 
-    /// Takes up to `n` available clusters away, of a group that can't be loaded: what is claimed of them is promised
-    /// in vain.
+    /// Takes up to `n` available clusters away, of a group that can't be loaded. Claims may hold more than there is
+    /// afterwards.
     pub(crate) fn set_aside(&self, n: u64) {
         if let Some(taken) = take(&self.available.0, n, 0, 0) {
             self.set_aside.fetch_add(taken, Ordering::SeqCst);

@@ -158,7 +158,8 @@ impl<S: GroupSource> Groups<S> {
     fn mates(&self, group: GroupNr) -> Range<u32> {
         let worth = |nr: &u32| {
             let info = self.state().table.get(GroupNr::new(*nr));
-            let useful = || info.is_some_and(|info| info.free() > 0 && !info.state().loaded);
+            let useful =
+                || info.is_some_and(|info| info.free() > 0 && !info.state().loaded && !info.is_set_aside());
             *nr == group.get() || useful()
         };
         let mut flex = self.state().flex(group);

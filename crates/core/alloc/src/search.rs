@@ -23,9 +23,9 @@
 //!   only a search that has found nothing reads both: the first time through the table is no proof, and the
 //!   table is run once more before a refusal.
 //!
-//! A group that can't be loaded has nothing free: it is set aside, with the clusters that it announces, and its
-//! source is told. Before a refusal that is tried once more ([`Groups::reopen_set_aside`]), and the refusal says
-//! what is wrong with it.
+//! A group that can't be loaded has nothing free: it is set aside, with the clusters that it announces, and
+//! reported to its source. Before a request is refused, loading it is tried once more
+//! ([`Groups::reopen_set_aside`]); if that fails, its error is the reason of the refusal.
 //!
 //! So the search ends unless others make progress for ever: each repetition means that another thread gave
 //! space back, or is just doing so.
@@ -335,7 +335,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         Some(locked)
     }
 
-    /// A group can't be loaded, which its source was told: it has nothing for this request or any other.
+    /// A group can't be loaded, which was reported to its source: it has nothing for this request or any other.
     #[cold]
     fn go_on_without(&mut self, group: GroupNr, pass: &Pass, need: u32) -> Option<LockedGroup<'a>> {
         self.note(|search| search.note_passed(group, pass, need, Why::Unreadable));

@@ -39,8 +39,6 @@ pub(crate) struct Opened {
 
 /// Opens the volume on a device.
 pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<Opened>> {
-    // Threads of the volume flush side by side, and write durably: what one of them is told, all are.
-    let device: Arc<dyn Device> = Arc::new(RememberingDevice::new(device));
     let sb = recover::read_superblock(&device, &options)?;
     let read_only = options.read_only;
     check_usable(&device, &sb, &options)?;
@@ -48,7 +46,8 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     let opened = match &mmp {
         // Another host may have had the volume until a moment ago.
         Some(guard) => again(&device, &sb, &options).map(|sb| (guard.fenced(), sb)),
-        None => Ok((device, sb)),
+        // Threads of the volume flush side by side: if one fails, all must fail. A guard's device does that, too.
+        None => Ok((Arc::new(RememberingDevice::new(device)) as Arc<dyn Device>, sb)),
     };
     let opened = opened
         .and_then(|(device, sb)| recover::recover(&device, sb, &options))

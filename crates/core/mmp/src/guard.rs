@@ -14,7 +14,7 @@
 use crate::block::{MmpBlock, described, user_name};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use hectare_device::{Clock, Device, Fence, FencedDevice};
+use hectare_device::{Clock, Device, Fence, FencedDevice, RememberingDevice};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::superblock::SuperBlock;
@@ -61,6 +61,9 @@ impl Default for Options {
 /// A volume that others can see is in use. Dropping it stops the renewal and leaves the block as it is.
 pub struct Guard {
     device: Arc<dyn Device>,
+    /// The device for the use of the volume. It remembers failures of the renewal, too: the storage may tell that
+    /// of other bytes.
+    remembering: Arc<RememberingDevice<Arc<dyn Device>>>,
     /// Seconds between two changes of the block.
     interval: u16,
     lease: Arc<Lease>,
@@ -212,30 +215,37 @@ impl Guard {
             }
         };
         let lease = Arc::new(Lease::new(place, Box::new(move || clock.now()), mine, seen, Box::new(alarm)));
+        let remembering = Arc::new(RememberingDevice::new(Arc::clone(device)));
         let heartbeat = {
-            let (device, shared, lease) = (Arc::clone(device), Arc::clone(&shared), Arc::clone(&lease));
+            let (shared, lease) = (Arc::clone(&shared), Arc::clone(&lease));
+            let device = remembering.unwaiting();
             let every = Duration::from_secs(interval.into());
             thread::Builder::new()
                 .name("hectare-mmp".into())
-                .spawn(move || beat(&*device, &shared, &lease, clock, every))
+                .spawn(move || beat(&device, &shared, &lease, clock, every))
                 .map_err(|error| Error::InUse(format!("no thread can renew the mark (MMP): {error}")))?
         };
         let fence: Arc<dyn Fence> = Arc::clone(&lease) as _;
         device.add_fence(place.at, &fence);
         let device = Arc::clone(device);
         let heartbeat = Some(heartbeat);
-        Ok(Self { device, interval, lease, fence, shared, heartbeat, fixed_time })
+        Ok(Self { device, remembering, interval, lease, fence, shared, heartbeat, fixed_time })
     }
 
     /// The device for the use of the volume, whose block stays where it is: it takes changes only as long as the
     /// volume is ours.
     #[must_use]
     pub fn fenced(&self) -> Arc<dyn Device> {
-        let device = Arc::clone(&self.device);
+        let device = self.unfenced();
         match self.lease.place() {
             Some(place) => Arc::new(FencedDevice::new(device, place.at, Arc::clone(&self.fence))),
             None => device,
         }
+    }
+
+    /// The same without the fence.
+    pub(crate) fn unfenced(&self) -> Arc<dyn Device> {
+        Arc::<RememberingDevice<_>>::clone(&self.remembering)
     }
 
     /// What says whether a change may be made.
@@ -249,7 +259,7 @@ impl Guard {
     /// If it can't be written there.
     pub(crate) fn follow(&self, sb: &SuperBlock) -> Result<()> {
         let place = MmpBlock::of(sb);
-        if self.lease.moved(&*self.device, place)? {
+        if self.lease.moved(&self.remembering.unwaiting(), place)? {
             self.device.remove_fence(&self.fence);
             if let Some(place) = place {
                 self.device.add_fence(place.at, &self.fence);

@@ -71,7 +71,7 @@ pub fn hold(device: &Arc<dyn Device>, options: &Options) -> Result<(Arc<dyn Devi
     let Some(place) = MmpBlock::of(&sb) else { return Ok(nothing()) };
     let Some(guard) = enter(device, &sb, options)? else { return Ok(nothing()) };
     let bytes = guard.clean().render(place.seed);
-    Ok(Held::over(device, guard, place, &bytes, false))
+    Ok(Held::over(guard, place, &bytes, false))
 }
 
 impl Hold {
@@ -152,7 +152,6 @@ fn range(at: Bytes, len: usize) -> Range<u64> {
 impl Held {
     /// A device whose block is in the guard's care; the program finds it as `bytes`.
     pub(crate) fn over(
-        device: &Arc<dyn Device>,
         guard: Guard,
         place: MmpBlock,
         bytes: &[u8; LEN],
@@ -160,7 +159,7 @@ impl Held {
     ) -> (Arc<dyn Device>, Hold) {
         let lease = guard.lease();
         let held = Arc::new(Self {
-            inner: Arc::clone(device),
+            inner: guard.unfenced(),
             guard: Mutex::new(Some(guard)),
             lease,
             hidden: Mutex::new(Some(Hidden { place, bytes: *bytes })),

@@ -57,7 +57,7 @@ pub fn hold_to_repair(
     let guard = Guard::take(device, &sb, place, &wait, options)?;
     let is_clean = found.status == Status::Clean;
     let bytes = if is_clean { bytes } else { guard.clean().render(place.seed) };
-    Ok(Held::over(device, guard, place, &bytes, !is_clean))
+    Ok(Held::over(guard, place, &bytes, !is_clean))
 }
 
 /// Refuses a device with a volume that another host has in use, for programs that overwrite it. One whose mark

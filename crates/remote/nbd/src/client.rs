@@ -388,7 +388,7 @@ impl Device for NbdDevice {
             return self.flush();
         }
         let data = gathered(parts);
-        self.durability.attempt(|| {
+        self.durability.attempt_unwaiting(|| {
             self.write_range(at, &data, CommandFlags::FUA).map_err(self.fail(Operation::Write, Some(span)))
         })?;
         self.drain()
@@ -398,7 +398,7 @@ impl Device for NbdDevice {
         if self.read_only {
             return Ok(());
         }
-        self.durability.attempt(|| self.link.flush().map_err(self.fail(Operation::Flush, None)))
+        self.durability.attempt_unwaiting(|| self.link.flush().map_err(self.fail(Operation::Flush, None)))
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {

@@ -1,5 +1,5 @@
 //! Remembers the first failure of a flush or a durable write ([`Durability`]): for a device that several threads
-//! make durable, such as a volume's or a server's. What one of them is told, all are told.
+//! make durable, such as a volume's or a server's. The error that one of them gets, all of them get.
 
 use crate::device::{of_inner, total_len};
 use crate::durability::Durability;
@@ -7,18 +7,34 @@ use crate::os::BorrowedFd;
 use crate::{Device, Operation, Result, Span, check_change};
 use hectare_units::Bytes;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// A device whose flushes and durable writes all fail once one has failed.
 pub struct RememberingDevice<D> {
     inner: D,
-    durability: Durability,
+    durability: Arc<Durability>,
+    waits: bool,
 }
 
 impl<D: Device> RememberingDevice<D> {
     /// Puts the memory over a device, of which nothing has failed yet.
     #[must_use]
     pub fn new(inner: D) -> Self {
-        Self { inner, durability: Durability::default() }
+        Self { inner, durability: Arc::default(), waits: true }
+    }
+
+    /// The same device and memory, of which no operation waits for another: a mark that others watch must be
+    /// renewed in time, however long a flush takes.
+    #[must_use]
+    pub fn unwaiting(&self) -> Self
+    where
+        D: Clone,
+    {
+        Self { inner: self.inner.clone(), durability: Arc::clone(&self.durability), waits: false }
+    }
+
+    fn attempt(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.waits { self.durability.attempt(work) } else { self.durability.attempt_unwaiting(work) }
     }
 }
 
@@ -44,11 +60,11 @@ impl<D: Device> Device for RememberingDevice<D> {
     fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         // A range that is refused loses nothing.
         check_change(self, Operation::Write, Span::new(at, total_len(parts)))?;
-        self.durability.attempt(|| self.inner.write_durable(at, parts))
+        self.attempt(|| self.inner.write_durable(at, parts))
     }
 
     fn flush(&self) -> Result<()> {
-        self.durability.attempt(|| self.inner.flush())
+        self.attempt(|| self.inner.flush())
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
@@ -89,6 +105,7 @@ mod tests {
         write(0).unwrap_err();
         device.flush().unwrap_err();
         write(0).unwrap_err();
+        device.unwaiting().flush().unwrap_err();
         below.flush().unwrap();
     }
 }

@@ -18,7 +18,7 @@ struct Damaged {
     disk: Disk,
     unreadable: Mutex<BTreeSet<u32>>,
     miscounted: BTreeSet<u32>,
-    told: AtomicU32,
+    reported: AtomicU32,
 }
 
 impl GroupSource for Damaged {
@@ -56,7 +56,7 @@ impl GroupSource for Damaged {
     }
 
     fn unusable(&self, _: GroupNr, _: &AllocError<Unreadable>) {
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.reported.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -67,7 +67,7 @@ fn volume(policy: Policy, unreadable: &[u32], miscounted: &[u32]) -> (Allocator<
         disk: Disk::empty(layout),
         unreadable: Mutex::new(unreadable.iter().copied().collect()),
         miscounted: miscounted.iter().copied().collect(),
-        told: AtomicU32::new(0),
+        reported: AtomicU32::new(0),
     };
     (Allocator::new(damaged, layout, config), Preallocation::new(config))
 }
@@ -129,7 +129,7 @@ fn regression_a_broken_group_that_nothing_needs_stopped_all_requests() {
             let counts = both.0.counts();
             assert_eq!((counts.available.get(), counts.set_aside.get()), (0, lost), "{policy}");
             both.0.check().unwrap();
-            assert!(both.0.source().told.load(Ordering::Relaxed) > 0, "{policy}: the source is told");
+            assert!(both.0.source().reported.load(Ordering::Relaxed) > 0, "{policy}: it is reported");
         }
     }
 }

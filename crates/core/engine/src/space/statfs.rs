@@ -35,7 +35,8 @@ pub(crate) fn statfs(core: &Core) -> Result<StatFs> {
     let shift = geometry.cluster_ratio_shift;
     // What waits for a commit or is preallocated counts as free: an allocation that finds no space
     // commits and discards.
-    let free = core.state.allocator.counts().durable_free().saturating_sub(core.state.delay.promised());
+    let counts = core.state.allocator.counts();
+    let free = (counts.durable_free() - counts.set_aside).saturating_sub(core.state.delay.promised());
     let free = Blocks::new(free.get() << shift);
     let uuid = core.state.sb.uuid();
     let not_kept =
