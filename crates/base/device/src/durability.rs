@@ -69,12 +69,15 @@ impl Durability {
     /// done in time and needs no more than that a failure is remembered, such as the renewal of a mark.
     ///
     /// # Errors
-    /// The first failure of all that were done before this, or its own.
+    /// The first failure of all that ended before this.
     pub fn attempt_unwaiting(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let _running = self.begin()?;
-        work().inspect_err(|error| {
-            self.state.lock().failed.get_or_insert_with(|| error.clone());
-        })
+        let done = work();
+        let mut state = self.state.lock();
+        if let Err(error) = &done {
+            state.failed.get_or_insert_with(|| error.clone());
+        }
+        state.result()
     }
 
     fn begin(&self) -> Result<Running<'_>> {
@@ -126,8 +129,9 @@ mod tests {
             wait_for_begun.recv().unwrap();
             let (told, result) = channel();
             scope.spawn(move || told.send(durability.attempt(|| Ok(()))).unwrap());
-            assert!(result.recv_timeout(Duration::from_millis(50)).is_err(), "it waits for the other");
+            let early = result.recv_timeout(Duration::from_millis(50));
             go_on.send(()).unwrap();
+            assert!(early.is_err(), "it waits for the other: {early:?}");
             assert!(result.recv().unwrap().is_err());
             assert!(failing.join().unwrap().is_err());
         });

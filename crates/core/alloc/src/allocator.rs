@@ -92,8 +92,8 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// [`AllocError::NoSpace`] if no run of the least length is left for this caller, which is exact: while
     /// anything is free and open to the caller, a request with `min` 1 gets it (unless it is only for its
-    /// goal). [`AllocError::Source`] and [`AllocError::Miscounted`] if the goal's group can't be loaded, or
-    /// if another can't be and the others have no space.
+    /// goal). [`AllocError::Source`] and [`AllocError::Miscounted`] if a group that announces free clusters can't
+    /// be loaded and the others have no space, or if the goal's can't be and no other would do.
     pub fn reserve(&self, request: &Request) -> Result<Reservation, AllocError<S::Error>> {
         if request.only_goal {
             // Nowhere else would do, so it is waited for, and what is wrong with the group is the answer.
@@ -106,12 +106,18 @@ impl<S: GroupSource> Allocator<S> {
         self.reserve_from(request, Budget::Available { floor })
     }
 
+    /// Whether groups can't be loaded: then a refusal has the error of one of them as its reason.
+    #[must_use]
+    pub fn has_set_aside(&self) -> bool {
+        self.state().set_aside.load(Ordering::Relaxed) > 0
+    }
+
     /// Reserves what is free exactly at the goal: at least the minimum, at most the full length. `None` if
-    /// less is free there, if the goal lies in a part of the volume that is set apart for other sizes, or if
-    /// the policy skips goals whose group is busy and this one is.
+    /// less is free there, if the goal lies in a part of the volume that is set apart for other sizes, if the
+    /// policy skips goals whose group is busy and this one is, or if the group can't be loaded.
     ///
     /// # Errors
-    /// Those of loading the goal's group.
+    /// None at present.
     pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
         self.reserve_by(&self.state().tables().at_goal, request)
     }

@@ -38,6 +38,8 @@ pub(crate) struct Counters {
     kept: Padded<AtomicU64>,
     /// Taken from `available` with groups that can't be loaded.
     set_aside: AtomicU64,
+    /// What claims held of such groups: it is set aside as it is given back.
+    owed: AtomicU64,
     stripes: [Padded<Stripe>; STRIPES],
 }
 
@@ -84,6 +86,7 @@ impl Counters {
             root_reserve: Padded::default(),
             kept: Padded::default(),
             set_aside: AtomicU64::new(0),
+            owed: AtomicU64::new(0),
             stripes: std::array::from_fn(|_| Padded::default()),
         };
         counters.stripes[0].0.durable_free.store(free, Ordering::SeqCst);
@@ -128,22 +131,31 @@ impl Counters {
     }
 
     pub(crate) fn give_back(&self, n: u64) {
+        let n = if self.owed.load(Ordering::Relaxed) == 0 { n } else { n - self.pay(n) };
         self.available.0.fetch_add(n, Ordering::SeqCst);
     }
 
-    /// Takes up to `n` available clusters away, of a group that can't be loaded. Claims may hold more than there is
-    /// afterwards.
-    pub(crate) fn set_aside(&self, n: u64) {
-        if let Some(taken) = take(&self.available.0, n, 0, 0) {
-            self.set_aside.fetch_add(taken, Ordering::SeqCst);
-        }
+    /// Sets aside as much of what is given back as is owed; how much that was.
+    #[cold]
+    fn pay(&self, n: u64) -> u64 {
+        let paid = take(&self.owed, n, 0, 0).unwrap_or(0);
+        self.set_aside.fetch_add(paid, Ordering::SeqCst);
+        paid
     }
 
-    /// Gives them back.
+    /// Takes the `n` free clusters of a group that can't be loaded from those available. What claims hold of them is
+    /// owed until it is given back.
+    pub(crate) fn set_aside(&self, n: u64) {
+        let taken = take(&self.available.0, n, 0, 0).unwrap_or(0);
+        self.set_aside.fetch_add(taken, Ordering::SeqCst);
+        self.owed.fetch_add(n - taken, Ordering::SeqCst);
+    }
+
+    /// Makes them available again.
     pub(crate) fn take_back(&self, n: u64) {
-        if let Some(taken) = take(&self.set_aside, n, 0, 0) {
-            self.give_back(taken);
-        }
+        let forgiven = take(&self.owed, n, 0, 0).unwrap_or(0);
+        let taken = take(&self.set_aside, n - forgiven, 0, 0).unwrap_or(0);
+        self.available.0.fetch_add(taken, Ordering::SeqCst);
     }
 
     /// Moves available clusters to a claim.
@@ -239,6 +251,18 @@ mod tests {
         assert_eq!(counters.claim(1, floor), None);
         assert_eq!(counters.take(3, 1, counters.floor(true)), Some(3));
         assert_eq!(counters.counts().available, Clusters::ONE);
+    }
+
+    #[test]
+    fn what_claims_hold_of_a_group_that_is_set_aside_is_given_back_to_nobody() {
+        let counters = Counters::new(100);
+        assert_eq!(counters.claim(90, 0), Some(()));
+        counters.set_aside(60);
+        assert_eq!((counters.counts().available.get(), counters.counts().set_aside.get()), (0, 10));
+        counters.unclaim(90);
+        assert_eq!((counters.counts().available.get(), counters.counts().set_aside.get()), (40, 60));
+        counters.take_back(60);
+        assert_eq!((counters.counts().available.get(), counters.counts().set_aside.get()), (100, 0));
     }
 
     #[test]

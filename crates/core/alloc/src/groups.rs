@@ -112,7 +112,8 @@ impl<S: GroupSource> Groups<S> {
             return (opened, broken);
         }
         for (group, info) in state.table.made_from(GroupNr::new(0)) {
-            if info.is_set_aside() {
+            // One without free clusters has no space, whatever is wrong with it.
+            if info.is_set_aside() && info.free() > 0 {
                 match self.open(group) {
                     Ok(_) => opened = true,
                     Err(error) => drop(broken.get_or_insert(error)),
@@ -194,6 +195,8 @@ impl<S: GroupSource> Groups<S> {
         let installed = Box::new(Group::new(buddy, own));
         info.set_space(counted, installed.buddy().fragments());
         if was_aside {
+            // A search that passed it by meanwhile looks again.
+            let _releasing = state.release_epoch.releasing();
             info.set_longest(installed.buddy().longest());
             self.take_back(group, info);
         }

@@ -143,7 +143,14 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
                 }
             }
             match seen {
-                Some(seen) if self.state.release_epoch.none_since(seen) => return Err(self.refusal()),
+                Some(seen) if self.state.release_epoch.none_since(seen) => {
+                    if self.unreadable.is_empty() {
+                        return Err(AllocError::NoSpace);
+                    }
+                    // Groups of which not even the infos could be read may have space.
+                    self.groups.group_info(GroupNr::new(self.unreadable.start))?;
+                    self.unreadable = 0..0;
+                }
                 // A thread that is just giving space back may need the processor.
                 Some(_) => thread::yield_now(),
                 None => {}
@@ -153,15 +160,6 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
                 return Err(AllocError::NoSpace);
             }
         }
-    }
-
-    /// Why there is nothing: groups of which not even the infos can be read may have space.
-    fn refusal(&self) -> AllocError<S::Error> {
-        if self.unreadable.is_empty() {
-            return AllocError::NoSpace;
-        }
-        let read = self.groups.group_info(GroupNr::new(self.unreadable.start));
-        read.map_or_else(|error| error, |_| AllocError::NoSpace)
     }
 
     fn step(&mut self, stage: Stage, passes: &[Pass]) -> PassResult<S::Error> {

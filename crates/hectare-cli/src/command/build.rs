@@ -176,7 +176,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     format.features.splice(..0, first_features(arguments.image(), &format));
     let target = Target::of(arguments.image(), arguments.part)?;
     let size = arguments.size_for(&target)?;
-    let tree = read(&arguments.from, &arguments.content, epoch, Some(arguments.image()))?;
+    let replaced = (!target.is_stdout()).then(|| arguments.image());
+    let tree = read(&arguments.from, &arguments.content, epoch, replaced)?;
     let config = image_config(arguments, &tree)?;
     let like = arguments.like.as_deref().map(like::read).transpose()?;
     let format = match &like {

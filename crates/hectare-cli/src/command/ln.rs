@@ -1,9 +1,9 @@
 //! `hectare ln`.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::image::Image;
 use crate::image_path::{ImagePath, split};
-use crate::name::join;
+use crate::name::{join, shown};
 use crate::os::same_file;
 use crate::umask;
 use crate::write_args::Writing;
@@ -75,8 +75,10 @@ fn make(image: &Image, arguments: &Arguments, target: &[u8], link: &[u8]) -> hec
     let spare = spare_name(volume, split(link).0)?;
     create(&spare)?;
     let renamed = volume.rename_path(&spare, link, RenameMode::Replace);
-    if renamed.is_err() {
-        volume.remove_file(&spare)?;
+    if renamed.is_err()
+        && let Err(error) = volume.remove_file(&spare)
+    {
+        tell(format_args!("{}: it stays behind: {error}", shown(&spare)));
     }
     renamed
 }

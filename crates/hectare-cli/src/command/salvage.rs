@@ -156,7 +156,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         write_file(file, &text, Overwrite::Replace)
     });
     tell_doubts(&name, &report);
-    copied.and(reported)?;
+    match (copied, reported) {
+        // What was left out was printed already; that there is no report was not.
+        (Err(Failure::Told), Err(unwritten)) => return Err(unwritten),
+        (copied, reported) => copied.and(reported)?,
+    }
     let is_whole = report.doubtful.is_empty() && report.volume.is_empty() && report.unreadable.is_empty();
     if is_whole { Ok(()) } else { Err(Failure::Told) }
 }

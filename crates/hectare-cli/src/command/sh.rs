@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::batch;
-use crate::failure::{Failure, LeftOut, Outcome, note_unprinted, tell};
+use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::image::Image;
 use crate::reporter::Reporter;
 use crate::write_args::Writing;
@@ -111,11 +111,10 @@ fn run_all(commands: Vec<Line>, keep_going: bool, program: fn() -> clap::Command
     for (number, command) in commands {
         let line = match command.run(program) {
             Ok(()) => continue,
-            // A listing ends here, the batch does not: what follows may change the image.
-            Err(Failure::Output(reason)) => {
-                note_unprinted(reason);
-                continue;
-            }
+            // The reader has what it wanted of a listing; the batch goes on.
+            Err(Failure::Output(None)) => continue,
+            // A copy or a listing that was lost is a failed command: the next one may remove what it was of.
+            Err(Failure::Output(Some(reason))) => format!("standard output: {reason}"),
             Err(Failure::Line(line) | Failure::Usage(line)) => line,
             Err(Failure::Ended { line, code }) => line.unwrap_or_else(|| format!("it ended with {code}")),
             Err(Failure::Told | Failure::Different) => "not all of it was done".to_owned(),

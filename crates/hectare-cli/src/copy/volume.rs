@@ -12,6 +12,10 @@ use hectare_units::InodeNr;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The access ACL of a file, and the bits of its mode that are the mask of one.
+const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+const GROUP_BITS: u16 = 0o070;
+
 /// A volume to copy from, or into.
 pub(crate) struct Inside<'a> {
     pub(crate) image: &'a Image,
@@ -42,17 +46,21 @@ impl Inside<'_> {
                 volume.remove_xattr(nr, &name)?;
             }
         }
-        let mut unkept = Vec::new();
+        let (mut unkept, mut mode) = (Vec::new(), meta.mode);
         for (name, value) in xattrs {
             match volume.set_xattr(nr, name, value, XattrHow::default()) {
                 Err(error @ (Error::NoSpace | Error::AttributeTooLarge)) => {
                     unkept.push(format!("its attribute {} is left out: {error}", shown(name)));
+                    if name == ACL_ACCESS {
+                        // The bits of the group are the mask of the list: without it they would let the group in.
+                        mode &= !GROUP_BITS;
+                    }
                 }
                 set => set?,
             }
         }
         // A link's mode means nothing and stays.
-        let permissions = (meta.kind != Kind::Symlink).then_some(meta.mode);
+        let permissions = (meta.kind != Kind::Symlink).then_some(mode);
         let changes = Changes {
             permissions,
             uid: Some(meta.uid),

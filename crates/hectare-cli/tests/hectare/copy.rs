@@ -393,6 +393,26 @@ fn regression_an_attribute_that_does_not_fit_ended_the_copy_of_a_tree() {
     assert_clean(&bench.image).unwrap();
 }
 
+/// Without the list that does not fit, the bits that were its mask let the group in.
+#[test]
+fn regression_an_access_list_that_was_left_out_let_the_group_in() {
+    let bench = with_files(&[("s/a", "a")]);
+    hectare(&["mkfs", "-q", "-F", "-b", "1024", bench.image(), "32M"]).ok();
+    let entry = |tag: u16, permissions: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let users = (1..=150).flat_map(|id| entry(2, 6, 5000 + id));
+    let mut list = [2_u32.to_le_bytes().to_vec(), entry(1, 6, u32::MAX)].concat();
+    list.extend(users);
+    list.extend([entry(4, 0, u32::MAX), entry(0x10, 6, u32::MAX), entry(0x20, 0, u32::MAX)].concat());
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(error) = rustix::fs::setxattr(bench.local("s/a"), "system.posix_acl_access", &list, flags) {
+        skip!("cli copy::regression_an_access_list_that_was_left_out", error);
+    }
+    assert_eq!(hectare(&["cp", "-a", bench.local("s").to_str().unwrap(), &bench.at("/")]).code, Some(1));
+    assert!(hectare(&["ls", "-l", &bench.at("/s")]).ok().text().starts_with("-rw-------"));
+}
+
 #[test]
 fn regression_a_directory_that_is_not_there_became_a_file() {
     let bench = with_files(&[("f", "f")]);

@@ -548,6 +548,20 @@ fn regression_a_layout_whose_first_export_was_interrupted_takes_another() {
     assert_eq!(hectare(&["cat", &format!("{}:/a", image.display())]).ok().text(), "a");
 }
 
+/// An index that could not be looked at was taken for none, and replaced with all its tags.
+#[test]
+fn regression_an_index_behind_a_link_that_leads_nowhere_lost_its_tags() {
+    let bench = Bench::empty();
+    touch(&bench.local("source/a"), "a");
+    build(&bench.image, &[&bench.local("source")]);
+    let layout = bench.local("images");
+    export(&bench.image, &reference(&layout, "v1")).ok();
+    fs::remove_file(layout.join("index.json")).unwrap();
+    symlink("elsewhere", layout.join("index.json")).unwrap();
+    assert_eq!(export(&bench.image, &reference(&layout, "v2")).code, Some(1));
+    assert!(fs::symlink_metadata(layout.join("index.json")).unwrap().is_symlink());
+}
+
 /// What could not be exported leaves no mark, so that the directory is as it was.
 #[test]
 fn an_export_that_fails_leaves_no_layout() {

@@ -228,7 +228,9 @@ fn regression_work_and_verdicts_do_not_depend_on_a_reader() {
                 let said = String::from_utf8_lossy(&ran.stderr).into_owned();
                 wrong.push(format!("{}, {stdout:?}: {:?}, not {code}: {said}", case.0, ran.status));
             }
-            if state(folder.path()) != all {
+            // A batch ends at a line that failed, as one does whose output was lost: a test of its own is below.
+            let ends = matches!(stdout, Stdout::Full) && case.0 == "sh sound.img";
+            if !ends && state(folder.path()) != all {
                 wrong.push(format!("{}, {stdout:?}: another result", case.0));
             }
         }
@@ -252,4 +254,32 @@ fn regression_a_server_serves_although_nobody_reads_its_address() {
     let touched = hectare(&["touch", &format!("nbd+unix:///?socket={}:/a", socket.display())]);
     let _ = kill_process(Pid::from_child(&server), Signal::TERM); // it may have ended
     assert_eq!((touched.code, server.wait().unwrap().code()), (Some(0), Some(0)), "{}", touched.err);
+}
+
+/// A file that could not be copied to standard output was removed by the next line of the batch.
+#[test]
+fn regression_a_batch_went_on_after_a_copy_that_was_lost() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    fs::write(bench.local("f"), "content").unwrap();
+    hectare(&["cp", bench.local("f").to_str().unwrap(), &bench.at("/f")]).ok();
+    fs::write(bench.local("batch"), "cat /f\nrm /f\n").unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["sh", bench.image()]).stdin(File::open(bench.local("batch")).unwrap());
+    let ran = command.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(hectare(&["cat", &bench.at("/f")]).ok().text(), "content");
+}
+
+/// That there is no report was not said where something had been left out, too.
+#[test]
+fn regression_a_report_that_could_not_be_written_was_not_missed() {
+    let bench = Bench::empty();
+    fs::create_dir(bench.local("tree")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(bench.local("tree/socket")).unwrap());
+    hectare(&["build", "--from", bench.local("tree").to_str().unwrap(), bench.image()]).ok();
+    let (output, report) = (bench.local("o.tar"), bench.local("none/report.json"));
+    let output = format!("tar:{}", output.display());
+    let ran = hectare(&["salvage", bench.image(), "-o", &output, "--report", report.to_str().unwrap()]);
+    assert!(ran.code == Some(1) && ran.err.contains("report.json"), "{}", ran.err);
 }

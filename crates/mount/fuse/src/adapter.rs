@@ -131,7 +131,7 @@ pub struct Adapter {
     reserve: Bytes,
     operations: Arc<Operations>,
     /// Finds out what a process may do.
-    capabilities_of: fn(u32) -> Capabilities,
+    capabilities_of: fn(u32, u32) -> Capabilities,
 }
 
 impl Adapter {
@@ -151,12 +151,12 @@ impl Adapter {
 
     /// Trusts all callers with everything: for requests that no process makes.
     pub(crate) fn trusting(self) -> Self {
-        Self { capabilities_of: |_| Capabilities::all(), ..self }
+        Self { capabilities_of: |_, _| Capabilities::all(), ..self }
     }
 
     /// The caller, with what its process may do: for what only capabilities permit.
     fn capable(&self, request: &Request<'_>) -> Caller<'static> {
-        Caller { capabilities: (self.capabilities_of)(request.process), ..caller(request) }
+        Caller { capabilities: (self.capabilities_of)(request.process, request.uid), ..caller(request) }
     }
 
     fn node(&self, id: NodeId) -> Answer<Arc<Node>> {
@@ -249,6 +249,27 @@ fn caller(request: &Request<'_>) -> Caller<'static> {
 /// Whether limits apply: not to writes that the kernel has buffered, and reported as done.
 fn is_limited(request: &Request<'_>) -> bool {
     !matches!(request.body, Body::Write { from_cache: true, .. })
+}
+
+/// Whether a limit can refuse a request. Others can fail with the same number, of the host's quota, and must not be
+/// made again: an error of lost bytes is reported once.
+const fn takes_space(body: &Body<'_>) -> bool {
+    matches!(
+        body,
+        Body::Write { .. }
+            | Body::Create { .. }
+            | Body::Tmpfile { .. }
+            | Body::Mknod { .. }
+            | Body::Mkdir { .. }
+            | Body::Symlink { .. }
+            | Body::Link { .. }
+            | Body::Rename { .. }
+            | Body::Setattr(_)
+            | Body::Setxattr { .. }
+            | Body::Ioctl { .. }
+            | Body::Fallocate { .. }
+            | Body::CopyFileRange(_)
+    )
 }
 
 /// Whether a request was refused before it changed anything.
@@ -391,8 +412,12 @@ impl Adapter {
     fn ask_within_limits(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let payer = if is_limited(request) { caller(request) } else { Caller::ROOT };
         match on_behalf(&payer, || self.ask_engine(request, reply)) {
-            Err(Refusal(Errno::DQUOT)) => {
-                on_behalf(&self.capable(request), || self.ask_engine(request, reply))
+            Err(Refusal(Errno::DQUOT)) if takes_space(&request.body) => {
+                let caller = self.capable(request);
+                if !caller.may(Capabilities::SYS_RESOURCE) {
+                    return Err(Refusal(Errno::DQUOT));
+                }
+                on_behalf(&caller, || self.ask_engine(request, reply))
             }
             answer => answer,
         }

@@ -82,6 +82,25 @@ struct Known {
     node: Arc<Node>,
     lookups: u64,
     handles: HashMap<Handle, Arc<OpenFile>>,
+    /// How many of them may write, and by how many the file may be mapped, shared and for writing.
+    writers: usize,
+    mappers: usize,
+}
+
+impl Known {
+    fn open(&mut self, handle: Handle, file: Arc<OpenFile>) {
+        if self.handles.insert(handle, file).is_none() {
+            self.writers += usize::from(handle.may_write());
+            self.mappers += usize::from(handle.may_map());
+        }
+    }
+
+    fn release(&mut self, handle: Handle) -> Option<Arc<OpenFile>> {
+        let file = self.handles.remove(&handle)?;
+        self.writers -= usize::from(handle.may_write());
+        self.mappers -= usize::from(handle.may_map());
+        Some(file)
+    }
 }
 
 /// All inodes that the kernel knows.
@@ -130,7 +149,8 @@ impl Nodes {
             }
             Entry::Vacant(free) => {
                 let node = Arc::new(Node::new(held));
-                free.insert(Known { node: Arc::clone(&node), lookups: 1, handles: HashMap::new() });
+                let handles = HashMap::new();
+                free.insert(Known { node: Arc::clone(&node), lookups: 1, handles, writers: 0, mappers: 0 });
                 node
             }
         };
@@ -150,7 +170,7 @@ impl Nodes {
         let handle = Handle::new(self.opens.fetch_add(1, Ordering::Relaxed) + 1, flags);
         if let Some(known) = self.shard(id).lock().get_mut(&id.0) {
             node.file.lock().get_or_insert_with(|| Arc::clone(&file));
-            known.handles.insert(handle, file);
+            known.open(handle, file);
         }
         Ok(handle)
     }
@@ -166,21 +186,20 @@ impl Nodes {
     pub(crate) fn release(&self, id: NodeId, handle: Handle) {
         // Dropped outside the table's locks, as nodes are.
         let mut closed = None;
-        self.uncount(id, |known| closed = known.handles.remove(&handle));
+        self.uncount(id, |known| closed = known.release(handle));
     }
 
     /// Whether a file is open for writing.
     pub(crate) fn has_writers(&self, id: NodeId) -> bool {
-        self.has_handle(id, Handle::may_write)
+        self.has(id, |known| known.writers > 0)
     }
 
     /// Whether a file may be mapped, shared and for writing.
     pub(crate) fn may_be_mapped(&self, id: NodeId) -> bool {
-        self.has_handle(id, Handle::may_map)
+        self.has(id, |known| known.mappers > 0)
     }
 
-    fn has_handle(&self, id: NodeId, wanted: impl Fn(Handle) -> bool) -> bool {
-        let has = |known: &Known| known.handles.keys().any(|handle| wanted(*handle));
+    fn has(&self, id: NodeId, has: impl Fn(&Known) -> bool) -> bool {
         self.shard(id).lock().get(&id.0).is_some_and(has)
     }
 

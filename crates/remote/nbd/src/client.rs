@@ -240,7 +240,12 @@ impl NbdDevice {
     /// Flushes if much is kept; to be called after changes. A failure may have lost the bytes of anyone, so that
     /// later flushes report it, too.
     fn drain(&self) -> Result<()> {
-        self.link.drain(|| self.flush())
+        self.link.drain(|| self.flush_unwaiting())
+    }
+
+    /// Flushes without a wait for others that do: another's bytes are not promised by it.
+    fn flush_unwaiting(&self) -> Result<()> {
+        self.durability.attempt_unwaiting(|| self.link.flush().map_err(self.fail(Operation::Flush, None)))
     }
 
     /// Changes a part of one block.
@@ -385,7 +390,7 @@ impl Device for NbdDevice {
         check_change(self, Operation::Write, span)?;
         if !self.has(ExportFlags::FUA) {
             self.write_all_at(at, parts)?;
-            return self.flush();
+            return self.flush_unwaiting();
         }
         let data = gathered(parts);
         self.durability.attempt_unwaiting(|| {
@@ -398,7 +403,7 @@ impl Device for NbdDevice {
         if self.read_only {
             return Ok(());
         }
-        self.durability.attempt_unwaiting(|| self.link.flush().map_err(self.fail(Operation::Flush, None)))
+        self.durability.attempt(|| self.link.flush().map_err(self.fail(Operation::Flush, None)))
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {

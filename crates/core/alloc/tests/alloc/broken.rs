@@ -182,3 +182,27 @@ fn who_needs_a_broken_group_learns_what_is_wrong() {
         assert_eq!(told(allocator.check_used(run(group))), expected);
     }
 }
+
+/// A group without free clusters has no space to give, broken or not: the volume is full, and no more.
+#[test]
+fn regression_a_full_group_that_is_broken_was_the_reason_of_every_refusal() {
+    let layout = Layout::new(1024, Clusters::new(GROUPS * GROUP)).unwrap();
+    let damaged = Damaged {
+        disk: Disk::patterned(layout, |group, _| group.get() == 7),
+        unreadable: Mutex::new(BTreeSet::from([7])),
+        miscounted: BTreeSet::new(),
+        reported: AtomicU32::new(0),
+    };
+    let allocator = Allocator::new(damaged, layout, Config { flex_groups: 4, ..Config::default() });
+    allocator.check_used(Run::new(ClusterNr::new(7 * GROUP), Clusters::ONE)).unwrap_err();
+    assert!(allocator.has_set_aside());
+    let one = Request::new(ClusterNr::new(0), Clusters::ONE);
+    let refused = loop {
+        match allocator.reserve(&one) {
+            Ok(space) => drop(space.publish(&mut Txn(TxnId::new(1)))),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, AllocError::NoSpace), "{refused}");
+    allocator.check().unwrap();
+}

@@ -10,7 +10,7 @@
 //! change continues.
 
 use crate::attributes::xattr_store;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::space::piece::Room;
 use crate::state::Core;
 use hectare_ext4::inode::Inode;
@@ -31,7 +31,7 @@ pub(crate) fn grow_extra(core: &Core, handle: &mut Handle<'_>, nr: InodeNr, data
     // It can wait: clusters reserved for freeing are not for this.
     match xattr_store::lay_attributes_out(core, handle, nr, &mut grown, (&attrs, Room::Open)) {
         Ok(_) => *data = grown,
-        Err(Error::NoSpace) => {}
+        Err(error) if core.may_lack_space(&error) => {}
         Err(error) => return Err(error),
     }
     Ok(())

@@ -181,7 +181,7 @@ fn parts(core: &Core, inode: &Arc<CachedInode>, at: u64, bytes: u64, split: Spli
         }
         let len = low32((end - block).min(room.max(1).into()));
         let part = match part(core, inode, LogicalBlock::new(low32(block)), len) {
-            Err(Error::NoSpace) if !parts.is_empty() => break,
+            Err(error) if !parts.is_empty() && core.may_lack_space(&error) => break,
             part => part?,
         };
         left = left.saturating_sub(part.credits(kind) + part.extent.len);

@@ -79,7 +79,8 @@ pub(crate) fn in_steps(
             Ok(more) => (done, split) = (done + more, Split::AsNeeded),
             Err(error) if core.may_lack_space(&error) && reclaim(core, seen)? => {}
             Err(error) if core.may_lack_space(&error) && split == Split::AsNeeded => split = Split::Spare,
-            Err(Error::NoSpace | Error::QuotaExceeded { .. }) if done > 0 => break,
+            Err(Error::QuotaExceeded { .. }) if done > 0 => break,
+            Err(error) if done > 0 && core.may_lack_space(&error) => break,
             Err(error) => return Err(error),
         }
     }

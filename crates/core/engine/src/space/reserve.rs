@@ -238,7 +238,14 @@ pub(crate) fn allocate_node(
             let first = geometry.first_block(GroupNr::new(0));
             let goal = if geometry.group_of(goal).is_some() { goal } else { first };
             let request = Request::new(geometry.cluster_of(goal), Clusters::ONE);
-            let run = claimed_space(core, nr, &request)?.ok_or(error)?.publish(handle);
+            let space = match claimed_space(core, nr, &request) {
+                Ok(Some(space)) => space,
+                // Callers go by that name: the map is as it was.
+                Ok(None) => return Err(Error::NoSpace),
+                Err(error) if core.may_lack_space(&error) => return Err(Error::NoSpace),
+                Err(error) => return Err(error),
+            };
+            let run = space.publish(handle);
             Ok((geometry.cluster_start(run.start), cluster_sectors(&core.state, run.len)))
         }
         allocated => allocated,

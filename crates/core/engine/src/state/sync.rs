@@ -113,7 +113,7 @@ impl Core {
     pub(crate) fn may_lack_space(&self, error: &Error) -> bool {
         match error {
             Error::NoSpace => true,
-            Error::Corrupt(_) | Error::Device(_) => !self.state.allocator.counts().set_aside.is_zero(),
+            Error::Corrupt(_) | Error::Device(_) => self.state.allocator.has_set_aside(),
             _ => false,
         }
     }

@@ -163,7 +163,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
         epoch: epoch()?,
         identity: arguments.seed.unwrap_or_default(),
-        replaces: Some(&arguments.output),
+        replaces: (!arguments.is_stdout()).then_some(&*arguments.output),
         open: &open_source,
         warn: &|warning| tell(format_args!("warning: {warning}")),
     };

@@ -26,27 +26,16 @@ fn words(list: &str) -> impl Iterator<Item = (&str, bool)> {
     words.map(|word| word.strip_prefix('^').map_or((word, true), |word| (word, false)))
 }
 
-/// Default mount options. The modes of the journal are one field of two bits.
+/// Default mount options.
 pub(super) fn mount_defaults(list: &str) -> Result<MountEdits, String> {
-    const JOURNAL_MODE: u32 = 0x60;
-    let edit = |(word, on): (&str, bool)| {
-        let bits = MountDefaults::parse(word).map_err(|error| error.to_string())?.bits();
-        let field = if bits & JOURNAL_MODE != 0 { JOURNAL_MODE } else { bits };
-        Ok((field, if on { bits } else { 0 }))
-    };
-    words(list).map(edit).collect::<Result<_, String>>().map(MountEdits)
+    MountDefaults::edits(list).map(MountEdits).map_err(|error| error.to_string())
 }
 
 /// Quotas by kind.
 pub(super) fn quotas(list: &str) -> Result<Vec<QuotaEdit>, String> {
-    let edit = |(word, on): (&str, bool)| {
-        let kind = match word {
-            "usrquota" => Kind::User,
-            "grpquota" => Kind::Group,
-            "prjquota" => Kind::Project,
-            _ => return Err(format!("-Q {word}: say usrquota, grpquota or prjquota")),
-        };
-        Ok(QuotaEdit { kind, on })
+    let edit = |(word, on): (&str, bool)| match Kind::by_name(word) {
+        Some(kind) => Ok(QuotaEdit { kind, on }),
+        None => Err(format!("-Q {word}: say usrquota, grpquota or prjquota")),
     };
     words(list).map(edit).collect()
 }
@@ -200,5 +189,20 @@ mod tests {
         let mut changes = Changes::default();
         extended("stride=4,mount_opts=a,b", &mut changes).unwrap();
         assert_eq!((changes.stride, changes.mount_options), (Some(4), Some(b"a,b".to_vec())));
+    }
+
+    #[test]
+    fn regression_quotas_may_be_named_by_three_letters() {
+        let edit = |kind, on| QuotaEdit { kind, on };
+        let expected = [edit(Kind::User, true), edit(Kind::Group, false), edit(Kind::Project, true)];
+        assert_eq!(quotas("usr,^grp,prj").unwrap(), expected);
+        assert_eq!(quotas("usrquota,^grpquota,prjquota").unwrap(), expected);
+        assert!(quotas("user").unwrap_err().contains("-Q user"));
+    }
+
+    #[test]
+    fn regression_two_carets_were_none() {
+        assert!(mount_defaults("^^acl").is_err());
+        assert_eq!(mount_defaults("^acl").unwrap().0, [(8, 0)]);
     }
 }

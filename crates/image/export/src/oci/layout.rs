@@ -43,16 +43,19 @@ impl Layout {
         made.directory(path)?;
         let lock = File::open(path).map_err(|error| refuse(path, error))?;
         let _ = lock.lock(); // some network file systems lock no directories; there the caller takes care
-        match path.join(MARK).exists() {
+        match path.join(MARK).try_exists().map_err(|error| refuse(&path.join(MARK), error))? {
             true => check_version(path)?,
             false => {
                 refuse_occupied(path)?;
                 made.mark(path)?;
             }
         }
-        let index = match path.join(INDEX).exists() {
-            true => read_json(&path.join(INDEX))?,
-            false => json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [] }),
+        // One that can't be looked at is not absent: it would be replaced, with all its tags.
+        let index = match fs::symlink_metadata(path.join(INDEX)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [] })
+            }
+            _ => read_json(&path.join(INDEX))?,
         };
         if !index["manifests"].is_array() {
             return Err(refuse(&path.join(INDEX), "it has no list of manifests"));

@@ -103,7 +103,9 @@ impl Options {
     /// The options with what a format says of the root directory.
     #[must_use]
     pub fn for_format(self, format: &FormatOptions) -> Self {
-        Self { root_owner: format.root_owner, root_mode: format.root_permissions, ..self }
+        let root_owner = format.root_owner.or(self.root_owner);
+        let root_mode = format.root_permissions.or(self.root_mode);
+        Self { root_owner, root_mode, ..self }
     }
 
     /// The metadata that the root directory gets in the image.

@@ -312,8 +312,12 @@ impl Reader<'_, '_> {
         }
         if self.is_left_out(path, is_directory) {
             if !is_directory {
-                let node = self.builder.add_node(path, draft)?;
-                self.left_out.insert(path.to_vec(), node);
+                match self.builder.add_node(path, draft) {
+                    Ok(node) => drop(self.left_out.insert(path.to_vec(), node)),
+                    Err(error @ Error::TooLarge { .. }) => return Err(error),
+                    // What an inode can't hold is no fault of what is left out; a hard link to it finds nothing.
+                    Err(_) => {}
+                }
             }
             return Ok(());
         }

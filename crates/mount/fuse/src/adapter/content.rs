@@ -42,6 +42,7 @@ impl Adapter {
             // kept.
             node.held().check_opens_for_writing(flags.contains(OFlags::APPEND) && !truncates)?;
         }
+        let appends = node.metadata()?.flags.contains(InodeFlags::APPEND);
         let handle = self.nodes.open(id, opening.flags)?;
         if truncates {
             let killer = self.killer(opening.kills_privileges, caller);
@@ -56,7 +57,7 @@ impl Adapter {
         let mut out = open_file_out(handle);
         // The kernel does not know the flag, and lets who may append write elsewhere: what it buffers is not
         // checked.
-        if may_write && self.is_writeback() && node.metadata()?.flags.contains(InodeFlags::APPEND) {
+        if may_write && appends && self.is_writeback() {
             out.open_flags.set(OPEN_DIRECT_IO);
         }
         Ok(out)
@@ -95,7 +96,9 @@ impl Adapter {
                     reply.make_stale(Stale::Attributes(id)); // so that the next writer asks, and is refused
                 }
             })?
-        } else if self.is_writeback() {
+        } else if self.is_writeback() && !node.metadata()?.flags.contains(InodeFlags::APPEND) {
+            // The kernel stamps the file. One that is append-only is written past its cache ([`Self::open_file`]),
+            // and not stamped by it.
             file.write_keeping_times(at, self.within_size(at, data))?
         } else {
             file.write_at(at, self.within_size(at, data))?

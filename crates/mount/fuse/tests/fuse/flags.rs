@@ -123,6 +123,8 @@ fn regression_who_may_append_overwrites_nothing() {
     for options in ["", "writeback"] {
         let mut mount = mounted!(NAME, 64 * MIB, options);
         fs::write(mount.path("log"), "begin\n").unwrap();
+        let old = std::time::UNIX_EPOCH + Duration::from_secs(978_307_200);
+        fs::File::options().write(true).open(mount.path("log")).unwrap().set_modified(old).unwrap();
         chattr(&mount, &["+a", "log"]);
         let mut log = fs::File::options().append(true).open(mount.path("log")).unwrap();
         log.write_all(b"more\n").unwrap();
@@ -135,6 +137,8 @@ fn regression_who_may_append_overwrites_nothing() {
         mount.detach();
         mount.attach("");
         assert_eq!(fs::read_to_string(mount.path("log")).unwrap(), "begin\nmore\nend\n", "{options}");
+        let written = fs::metadata(mount.path("log")).unwrap().modified().unwrap();
+        assert!(written > old, "{options}: the time of what was appended");
         mount.judge(NAME);
     }
 }
